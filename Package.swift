@@ -1,0 +1,109 @@
+// swift-tools-version: 6.2
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import PackageDescription
+
+let settings: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+    .treatAllWarnings(as: .error),
+]
+
+/// A module of the application with exactly the modules it may import.
+func module(_ name: String, _ dependencies: [Target.Dependency] = []) -> Target {
+    .target(name: name, dependencies: dependencies, swiftSettings: settings)
+}
+
+func tool(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+    .executableTarget(name: name, dependencies: dependencies, swiftSettings: settings)
+}
+
+func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+    .testTarget(name: name + "Tests", dependencies: dependencies + ["TestSupport"], swiftSettings: settings)
+}
+
+let package = Package(
+    name: "moorage",
+    products: [
+        .executable(name: "moorage", targets: ["moorage"]),
+        .executable(name: "moorage-fault-proxy", targets: ["moorage-fault-proxy"]),
+    ],
+    targets: [
+        // MARK: C libraries
+        .systemLibrary(name: "CFuse", pkgConfig: "fuse3", providers: [.apt(["libfuse3-dev"])]),
+        .systemLibrary(name: "CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
+        .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
+        .systemLibrary(name: "CCrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
+        .systemLibrary(name: "CExpat", pkgConfig: "expat", providers: [.apt(["libexpat1-dev"])]),
+        .systemLibrary(name: "CXXHash", pkgConfig: "libxxhash", providers: [.apt(["libxxhash-dev"])]),
+        .target(name: "CShims"),
+
+        // MARK: values and the machine
+        module("Base"),
+        module("Platform", ["Base", "CShims"]),
+        module("Digests", ["Base", "CShims", "CCrypto"]),
+
+        // MARK: pure protocols
+        module("HTTPWire", ["Base"]),
+        module("ResumableUpload", ["Base", "HTTPWire"]),
+        module("S3Wire", ["Base", "HTTPWire", "Digests", "CExpat"]),
+
+        // MARK: the remote
+        module("ObjectStore", ["Base", "HTTPWire"]),
+        module("CurlTransport", ["Base", "Platform", "HTTPWire", "CCurl"]),
+        module(
+            "Stores",
+            ["Base", "Platform", "Digests", "HTTPWire", "S3Wire", "ResumableUpload", "ObjectStore", "CurlTransport"]
+        ),
+
+        // MARK: local state
+        module("Database", ["Base", "Platform", "CSQLite"]),
+        module("Catalog", ["Base", "Platform", "Database", "ObjectStore"]),
+        module("BlockCache", ["Base", "Platform", "ObjectStore", "CXXHash", "CShims"]),
+        module("Journal", ["Base", "Platform", "Database", "CShims"]),
+
+        // MARK: the flusher
+        module("Configuration", ["Base", "Platform"]),
+        module("Control", ["Base", "Platform"]),
+        module("Policy", ["Base"]),
+        module(
+            "Flusher",
+            [
+                "Base", "Platform", "Digests", "ObjectStore", "ResumableUpload", "Catalog", "BlockCache", "Journal",
+                "Policy", "Control", "Configuration",
+            ]
+        ),
+
+        // MARK: the mount
+        module(
+            "FileSystem",
+            ["Base", "Platform", "CShims", "ObjectStore", "Catalog", "BlockCache", "Journal", "Control"]
+        ),
+        module("FuseBridge", ["Base", "Platform", "FileSystem", "CFuse", "CShims"]),
+
+        // MARK: the embedded bucket
+        module("BucketServer", ["Base", "Platform", "Digests", "HTTPWire", "ResumableUpload", "S3Wire", "CShims"]),
+
+        // MARK: the command
+        module(
+            "CommandLineTool",
+            [
+                "Base", "Platform", "Configuration", "Control", "ObjectStore", "Stores", "CurlTransport", "Catalog",
+                "BlockCache", "Journal", "Policy", "Flusher", "FileSystem", "FuseBridge", "BucketServer", "CShims",
+            ]
+        ),
+        tool("moorage", ["CommandLineTool"]),
+
+        // MARK: tools for tests
+        module("TestSupport", ["Base", "Platform"]),
+        tool("moorage-fault-proxy", ["TestSupport", "Platform"]),
+
+        // MARK: tests
+        tests("Base", ["Base"]),
+        tests("Platform", ["Base", "Platform"]),
+    ]
+)

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+#define _GNU_SOURCE
+#include "CShims.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+const int moorage_RENAME_NOREPLACE = RENAME_NOREPLACE;
+const int moorage_RENAME_EXCHANGE = RENAME_EXCHANGE;
+const int moorage_O_TMPFILE = O_TMPFILE;
+const int moorage_O_PATH = O_PATH;
+const int moorage_O_CLOEXEC = O_CLOEXEC;
+const int moorage_O_NOFOLLOW = O_NOFOLLOW;
+const int moorage_O_DIRECTORY = O_DIRECTORY;
+const int moorage_SEEK_DATA = SEEK_DATA;
+const int moorage_SEEK_HOLE = SEEK_HOLE;
+const int moorage_FALLOC_FL_KEEP_SIZE = FALLOC_FL_KEEP_SIZE;
+const int moorage_FALLOC_FL_PUNCH_HOLE = FALLOC_FL_PUNCH_HOLE;
+const unsigned long moorage_FICLONE = FICLONE;
+
+int moorage_renameat2(int old_dir, const char *old_path, int new_dir, const char *new_path, unsigned int flags) {
+    return renameat2(old_dir, old_path, new_dir, new_path, flags);
+}
+
+ssize_t moorage_copy_file_range(int source, int64_t *source_offset, int target, int64_t *target_offset,
+                                size_t length, unsigned int flags) {
+    return copy_file_range(source, (off64_t *)source_offset, target, (off64_t *)target_offset, length, flags);
+}
+
+int moorage_fallocate(int fd, int mode, int64_t offset, int64_t length) {
+    return fallocate(fd, mode, offset, length);
+}
+
+int moorage_ficlone(int target, int source) { return ioctl(target, FICLONE, source); }
+
+ssize_t moorage_getxattr(const char *path, const char *name, void *value, size_t size) {
+    return getxattr(path, name, value, size);
+}
+ssize_t moorage_fgetxattr(int fd, const char *name, void *value, size_t size) {
+    return fgetxattr(fd, name, value, size);
+}
+int moorage_setxattr(const char *path, const char *name, const void *value, size_t size, int flags) {
+    return setxattr(path, name, value, size, flags);
+}
+int moorage_fsetxattr(int fd, const char *name, const void *value, size_t size, int flags) {
+    return fsetxattr(fd, name, value, size, flags);
+}
+int moorage_fremovexattr(int fd, const char *name) { return fremovexattr(fd, name); }
+ssize_t moorage_flistxattr(int fd, char *list, size_t size) { return flistxattr(fd, list, size); }
+
+int moorage_ofd_lock(int fd, int exclusive) {
+    struct flock lock = {.l_type = exclusive ? F_WRLCK : F_RDLCK, .l_whence = SEEK_SET};
+    return fcntl(fd, F_OFD_SETLK, &lock);
+}
+
+int moorage_ofd_lock_test(int fd) {
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(fd, F_OFD_GETLK, &lock) != 0) {
+        return -1;
+    }
+    return lock.l_type == F_UNLCK ? 0 : 1;
+}
+
+int moorage_disable_core_dumps(void) {
+    struct rlimit none = {0, 0};
+    if (setrlimit(RLIMIT_CORE, &none) != 0) {
+        return -1;
+    }
+    return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+}
+
+int moorage_set_thread_name(const char *name) { return prctl(PR_SET_NAME, name, 0, 0, 0); }
+int64_t moorage_get_thread_id(void) { return (int64_t)syscall(SYS_gettid); }
+ssize_t moorage_getrandom(void *buffer, size_t length) { return getrandom(buffer, length, 0); }
+
+int moorage_peer_credentials(int fd, uint32_t *uid, int32_t *pid) {
+    struct ucred credentials;
+    socklen_t length = sizeof(credentials);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) {
+        return -1;
+    }
+    *uid = credentials.uid;
+    *pid = credentials.pid;
+    return 0;
+}

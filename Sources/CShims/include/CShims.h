@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+//
+// Linux calls and macros that Swift's Glibc overlay does not import (variadic
+// functions, _GNU_SOURCE declarations, computed constants). No logic here.
+#ifndef MOORAGE_CSHIMS_H
+#define MOORAGE_CSHIMS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+extern const int moorage_RENAME_NOREPLACE;
+extern const int moorage_RENAME_EXCHANGE;
+extern const int moorage_O_TMPFILE;
+extern const int moorage_O_PATH;
+extern const int moorage_O_CLOEXEC;
+extern const int moorage_O_NOFOLLOW;
+extern const int moorage_O_DIRECTORY;
+extern const int moorage_SEEK_DATA;
+extern const int moorage_SEEK_HOLE;
+extern const int moorage_FALLOC_FL_KEEP_SIZE;
+extern const int moorage_FALLOC_FL_PUNCH_HOLE;
+extern const unsigned long moorage_FICLONE;
+
+int moorage_renameat2(int old_dir, const char *_Nonnull old_path, int new_dir, const char *_Nonnull new_path,
+                      unsigned int flags);
+ssize_t moorage_copy_file_range(int source, int64_t *_Nullable source_offset, int target,
+                                int64_t *_Nullable target_offset, size_t length, unsigned int flags);
+int moorage_fallocate(int fd, int mode, int64_t offset, int64_t length);
+int moorage_ficlone(int target, int source);
+
+ssize_t moorage_getxattr(const char *_Nonnull path, const char *_Nonnull name, void *_Nullable value, size_t size);
+ssize_t moorage_fgetxattr(int fd, const char *_Nonnull name, void *_Nullable value, size_t size);
+int moorage_setxattr(const char *_Nonnull path, const char *_Nonnull name, const void *_Nonnull value, size_t size,
+                     int flags);
+int moorage_fsetxattr(int fd, const char *_Nonnull name, const void *_Nonnull value, size_t size, int flags);
+int moorage_fremovexattr(int fd, const char *_Nonnull name);
+ssize_t moorage_flistxattr(int fd, char *_Nullable list, size_t size);
+
+/// Sets or tests an open-file-description lock on the whole file: 0, or -1 with errno.
+int moorage_ofd_lock(int fd, int exclusive);
+/// 1 when another open file description holds a conflicting lock, 0 when none does, -1 with errno.
+int moorage_ofd_lock_test(int fd);
+
+/// 0 when core dumps and ptrace by others are off for this process.
+int moorage_disable_core_dumps(void);
+int moorage_set_thread_name(const char *_Nonnull name);
+int64_t moorage_get_thread_id(void);
+ssize_t moorage_getrandom(void *_Nonnull buffer, size_t length);
+/// The uid and pid of the peer of a unix socket: 0, or -1 with errno.
+int moorage_peer_credentials(int fd, uint32_t *_Nonnull uid, int32_t *_Nonnull pid);
+
+#endif

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+
+/// The file attributes that travel with an object as user metadata; nil where the object has none.
+package struct ObjectMetadata: Hashable, Sendable {
+    /// The full st_mode, type bits included, as s3fs and rclone write it (decimal).
+    package var mode: UInt32?
+    package var uid: UInt32?
+    package var gid: UInt32?
+    package var modified: Timestamp?
+    package var contentType: String?
+    /// Other user metadata, lower-case names without the `x-amz-meta-` prefix.
+    package var other: [String: String]
+
+    package init(
+        mode: UInt32? = nil,
+        uid: UInt32? = nil,
+        gid: UInt32? = nil,
+        modified: Timestamp? = nil,
+        contentType: String? = nil,
+        other: [String: String] = [:]
+    ) {
+        self.mode = mode
+        self.uid = uid
+        self.gid = gid
+        self.modified = modified
+        self.contentType = contentType
+        self.other = other
+    }
+}
+
+/// What a HEAD of an object tells.
+package struct ObjectStatus: Hashable, Sendable {
+    package var version: ObjectVersion
+    package var metadata: ObjectMetadata
+
+    package init(version: ObjectVersion, metadata: ObjectMetadata) {
+        self.version = version
+        self.metadata = metadata
+    }
+}
+
+/// One page of a listing.
+package struct ListingPage: Sendable {
+    package struct Entry: Hashable, Sendable {
+        /// Relative to the volume's prefix; a folder marker keeps its trailing slash.
+        package var key: ObjectKey
+        package var version: ObjectVersion
+
+        package init(key: ObjectKey, version: ObjectVersion) {
+            self.key = key
+            self.version = version
+        }
+    }
+
+    package var entries: [Entry]
+    /// Folders (common prefixes) relative to the volume's prefix, without the trailing slash.
+    package var folders: [ObjectKey]
+    /// What to pass for the next page, nil at the end.
+    package var next: String?
+
+    package init(entries: [Entry], folders: [ObjectKey], next: String?) {
+        self.entries = entries
+        self.folders = folders
+        self.next = next
+    }
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+package import HTTPWire
+
+/// What must hold at the remote for a change to happen.
+package enum WriteCondition: Hashable, Sendable {
+    /// Nothing: last writer wins.
+    case none
+    /// The key does not exist (`If-None-Match: *`).
+    case absent
+    /// The key holds exactly this version (`If-Match`).
+    case version(ObjectVersion)
+}
+
+/// A range of a local file to send. The descriptor stays open and the bytes unchanged until the call returns.
+package struct UploadBody: Sendable {
+    package let descriptor: Int32
+    package let range: ByteRange
+
+    package init(descriptor: Int32, range: ByteRange) {
+        self.descriptor = descriptor
+        self.range = range
+    }
+
+    package static let empty = UploadBody(descriptor: -1, range: ByteRange(0, 0))
+}
+
+/// A part that the remote holds.
+package struct UploadedPart: Hashable, Sendable {
+    /// 1 to 10,000.
+    package let number: Int
+    package let size: Int64
+    package let entityTag: String
+
+    package init(number: Int, size: Int64, entityTag: String) {
+        self.number = number
+        self.size = size
+        self.entityTag = entityTag
+    }
+}
+
+/// What a server was seen or probed to do; learned while working, never assumed.
+package struct StoreCapabilities: Hashable, Sendable {
+    /// Conditional writes are enforced (412), nil while unknown.
+    package var conditionalWrites: Bool?
+    /// CopyObject works, nil while unknown.
+    package var copy: Bool?
+    /// UploadPartCopy works, nil while unknown.
+    package var partCopy: Bool?
+    /// Multipart uploads work, nil while unknown.
+    package var multipart: Bool?
+    /// The interop version of IETF resumable uploads, 0 for the final form; `.some(nil)` when there is none.
+    package var resumableUpload: ResumableSupport
+
+    package enum ResumableSupport: Hashable, Sendable {
+        case unknown
+        case none
+        /// Interop version 3 to 9; 0 for the final form without a version field.
+        case version(Int)
+    }
+
+    package init() {
+        resumableUpload = .unknown
+    }
+}
+
+/// Lets another thread give up a request; the blocked call then throws `.cancelled`.
+package protocol Cancellation: AnyObject, Sendable {
+    var isCancelled: Bool { get }
+    /// Calls `handler` once when cancelled, at once when it already is. Returns a token for ``removeHandler(_:)``.
+    func onCancel(_ handler: @escaping @Sendable () -> Void) -> Int
+    func removeHandler(_ token: Int)
+}
+
+/// Receives the bytes of a ranged read on the transfer thread; must not block.
+package protocol RangeSink: AnyObject, Sendable {
+    /// Bytes in ascending order without gaps, from the start of the range. Called only after the
+    /// response's head was validated against the wanted version.
+    func received(_ bytes: UnsafeRawBufferPointer, at offset: Int64)
+    /// Called exactly once, last. Success means every byte of the range was delivered.
+    func finished(_ result: Result<Void, StoreError>)
+}
+
+/// A ranged read under way.
+package protocol RangeFetch: AnyObject, Sendable {
+    /// Gives up; the sink's `finished` is still called, with `.cancelled` unless already over.
+    func cancel()
+}
+
+/// One HTTP exchange of a resumable upload, built and read by the protocol's state machine.
+package struct UploadExchange: Sendable {
+    package enum Target: Hashable, Sendable {
+        /// The object's own URL.
+        case object(ObjectKey)
+        /// The upload resource's absolute URL, as the server gave it.
+        case resource(String)
+    }
+
+    package var method: String
+    package var target: Target
+    package var fields: HTTPFields
+    package var body: UploadBody?
+
+    package init(method: String, target: Target, fields: HTTPFields, body: UploadBody? = nil) {
+        self.method = method
+        self.target = target
+        self.fields = fields
+        self.body = body
+    }
+}
+
+/// The final response to an ``UploadExchange``.
+package struct UploadExchangeResponse: Sendable {
+    package var status: Int
+    package var fields: HTTPFields
+    /// At most 64 KiB.
+    package var body: [UInt8]
+    /// The absolute URL that was asked, for resolving a relative Location.
+    package var url: String
+
+    package init(status: Int, fields: HTTPFields, body: [UInt8], url: String) {
+        self.status = status
+        self.fields = fields
+        self.body = body
+        self.url = url
+    }
+}
+
+/// A bucket, or the part of it under a prefix. Every call blocks its thread until answered, within the
+/// configured time limits, and retries what is safe to retry within its budget.
+///
+/// Keys are relative to the volume's prefix. Progress closures are called on the transfer thread with the
+/// number of body bytes handed to the network so far.
+package protocol ObjectStore: AnyObject, Sendable {
+    var capabilities: StoreCapabilities { get }
+
+    /// Checks that the bucket answers and the credentials are good.
+    func check() throws(StoreError)
+
+    /// One page of at most 1,000 entries. `folder` is listed with its marker object, if it has one, as the entry `folder/`.
+    /// With `recursive` every key below is listed and `folders` is empty.
+    func list(_ folder: ObjectKey, recursive: Bool, continuation: String?) throws(StoreError) -> ListingPage
+
+    func status(of key: ObjectKey, cancellation: (any Cancellation)?) throws(StoreError) -> ObjectStatus
+
+    /// Starts reading `range` of exactly `version`; a differing version finishes with `.preconditionFailed`.
+    func fetch(_ key: ObjectKey, version: ObjectVersion, range: ByteRange, into sink: any RangeSink) -> any RangeFetch
+
+    func put(
+        _ key: ObjectKey,
+        body: UploadBody,
+        metadata: ObjectMetadata,
+        condition: WriteCondition,
+        progress: (@Sendable (Int64) -> Void)?,
+        cancellation: (any Cancellation)?
+    ) throws(StoreError) -> ObjectVersion
+
+    func createMultipartUpload(_ key: ObjectKey, metadata: ObjectMetadata) throws(StoreError) -> String
+
+    /// Sends one part; `md5` is the digest of its bytes. Returns the part's entity tag.
+    func uploadPart(
+        _ key: ObjectKey,
+        uploadID: String,
+        number: Int,
+        body: UploadBody,
+        md5: [UInt8],
+        progress: (@Sendable (Int64) -> Void)?,
+        cancellation: (any Cancellation)?
+    ) throws(StoreError) -> String
+
+    /// Server-side copy of a range of another object as a part. Returns the part's entity tag.
+    func copyPart(
+        _ key: ObjectKey,
+        uploadID: String,
+        number: Int,
+        source: ObjectKey,
+        sourceVersion: ObjectVersion,
+        range: ByteRange
+    ) throws(StoreError) -> String
+
+    func listParts(_ key: ObjectKey, uploadID: String) throws(StoreError) -> [UploadedPart]
+
+    func completeMultipartUpload(
+        _ key: ObjectKey,
+        uploadID: String,
+        parts: [UploadedPart],
+        condition: WriteCondition
+    ) throws(StoreError) -> ObjectVersion
+
+    func abortMultipartUpload(_ key: ObjectKey, uploadID: String) throws(StoreError)
+
+    /// Server-side copy of `source` at `sourceVersion`; `metadata` replaces the source's when given.
+    func copy(
+        _ source: ObjectKey,
+        sourceVersion: ObjectVersion,
+        to key: ObjectKey,
+        metadata: ObjectMetadata?,
+        condition: WriteCondition
+    ) throws(StoreError) -> ObjectVersion
+
+    /// Deletes the key; a key that is already gone is success unless `condition` names a version.
+    func delete(_ key: ObjectKey, condition: WriteCondition) throws(StoreError)
+
+    /// The fields a resumable upload's creation needs to make this object: metadata and condition.
+    func creationFields(metadata: ObjectMetadata, condition: WriteCondition) -> HTTPFields
+
+    /// Sends one signed request of a resumable upload, once, with no retry and no redirect.
+    ///
+    /// `informational` is called for each 1xx response. HTTP error statuses are returned, not thrown.
+    func exchange(
+        _ exchange: UploadExchange,
+        informational: (@Sendable (Int, HTTPFields) -> Void)?,
+        progress: (@Sendable (Int64) -> Void)?,
+        cancellation: (any Cancellation)?
+    ) throws(StoreError) -> UploadExchangeResponse
+
+    /// Records what was learned about resumable uploads at this endpoint.
+    func learned(_ support: StoreCapabilities.ResumableSupport)
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+/// Why a request to the remote failed, as far as anyone above the store has to tell causes apart.
+package struct StoreError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// The closed set of causes.
+    package enum Cause: String, Hashable, Sendable, CaseIterable {
+        /// No route, no name, refused, timed out: the request may not have arrived. Waiting, not failing.
+        case unreachable
+        /// The server answered 5xx, 429 or SlowDown, or the connection broke mid-way: try again.
+        case temporary
+        /// No such object, bucket or upload.
+        case notFound
+        /// No such bucket.
+        case noSuchBucket
+        /// The multipart or resumable upload is not known any more.
+        case noSuchUpload
+        /// The object is not the version the request was conditional on (412, 409, a differing tag).
+        case preconditionFailed
+        /// The credentials are missing, wrong or expired.
+        case authentication
+        /// The credentials are good, the operation is not allowed.
+        case forbidden
+        /// The server cannot do this (501, 405, or a lying 200): the capability is to be dropped.
+        case unsupported
+        /// The content is too large for the server (413, EntityTooLarge).
+        case tooLarge
+        /// The key is too long or not allowed here.
+        case invalidKey
+        /// The remote is out of space or quota (507).
+        case noSpace
+        /// What arrived is not what was sent (BadDigest).
+        case corrupted
+        /// The server's answer breaks the protocol: wrong range, wrong length, garbage XML.
+        case protocolViolation
+        /// A redirect that is not followed: wrong region or endpoint.
+        case redirected
+        /// Cancelled by us.
+        case cancelled
+        /// Reading the local data to send failed.
+        case localInput
+        /// Any other refusal of the request (4xx).
+        case rejected
+    }
+
+    package let cause: Cause
+    /// One line for people: what the server or system said, without secrets.
+    package let message: String
+    /// The HTTP status, when there was an answer.
+    package let status: Int?
+    /// The server's error code, such as `NoSuchKey`.
+    package let code: String?
+    /// How long the server asked to wait, in seconds.
+    package let retryAfter: Double?
+
+    package init(
+        _ cause: Cause,
+        _ message: String,
+        status: Int? = nil,
+        code: String? = nil,
+        retryAfter: Double? = nil
+    ) {
+        self.cause = cause
+        self.message = message
+        self.status = status
+        self.code = code
+        self.retryAfter = retryAfter
+    }
+
+    /// Whether the same request may succeed later without anyone changing anything.
+    package var isTransient: Bool { cause == .unreachable || cause == .temporary || cause == .corrupted }
+
+    package var description: String { message }
+}

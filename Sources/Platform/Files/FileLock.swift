@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import CShims
+internal import Glibc
+
+/// An exclusive lock on a file that the kernel releases when the process ends, however it ends.
+///
+/// An open-file-description lock (fcntl(2), F_OFD_SETLK): it belongs to this
+/// descriptor alone, so other opens of the file in the process do not drop it.
+package struct FileLock: ~Copyable, Sendable {
+    private let file: FileDescriptor
+
+    /// Takes the lock, creating the file when missing; nil when another process holds it.
+    ///
+    /// The file then holds this process's pid, for people to read only.
+    package init?(acquiring path: String) throws(SystemError) {
+        let file = try FileDescriptor.open(path, O_RDWR | O_CREAT | O_NOFOLLOW)
+        if moorage_ofd_lock(file.raw, 1) != 0 {
+            if errno == EAGAIN || errno == EACCES { return nil }
+            throw SystemError.last("fcntl", path)
+        }
+        try file.truncate(to: 0)
+        try file.write(Array("\(getpid())\n".utf8))
+        self.file = file
+    }
+
+    /// Whether some process holds the lock at `path` now, and the pid it wrote down.
+    package static func holder(of path: String) -> (isHeld: Bool, pid: Int32?) {
+        guard let file = try? FileDescriptor.open(path, O_RDWR) else { return (false, nil) }
+        guard moorage_ofd_lock_test(file.raw) == 1 else { return (false, nil) }
+        let text = (try? Files.read(path, limit: 64)).map { String(decoding: $0, as: UTF8.self) } ?? ""
+        return (true, Int32(text.prefix { $0.isNumber }))
+    }
+}
