@@ -105,5 +105,6 @@ let package = Package(
         // MARK: tests
         tests("Base", ["Base"]),
         tests("Platform", ["Base", "Platform"]),
+        tests("Digests", ["Digests"]),
     ]
 )
