@@ -106,5 +106,6 @@ let package = Package(
         tests("Base", ["Base"]),
         tests("Platform", ["Base", "Platform"]),
         tests("Digests", ["Digests"]),
+        tests("HTTPWire", ["Base", "HTTPWire"]),
     ]
 )
