@@ -21,7 +21,9 @@ extension Timestamp {
         }
     }
 
-    /// This time in UTC. Days are counted from 0000-03-01, so that a leap day ends its year.
+    /// This time in UTC.
+    ///
+    /// Days are counted from 0000-03-01, so that a leap day ends its year.
     package var civil: Civil {
         let days = seconds >= 0 ? seconds / 86_400 : (seconds - 86_399) / 86_400
         let time = Int(seconds - days * 86_400)

@@ -14,7 +14,9 @@ package enum WriteCondition: Hashable, Sendable {
     case version(ObjectVersion)
 }
 
-/// A range of a local file to send. The descriptor stays open and the bytes unchanged until the call returns.
+/// A range of a local file to send.
+///
+/// The descriptor stays open and the bytes unchanged until the call returns.
 package struct UploadBody: Sendable {
     package let descriptor: Int32
     package let range: ByteRange
@@ -128,7 +130,9 @@ package struct UploadExchangeResponse: Sendable {
     }
 }
 
-/// A bucket, or the part of it under a prefix. Every call blocks its thread until answered, within the
+/// A bucket, or the part of it under a prefix.
+///
+/// Every call blocks its thread until answered, within the
 /// configured time limits, and retries what is safe to retry within its budget.
 ///
 /// Keys are relative to the volume's prefix. Progress closures are called on the transfer thread with the

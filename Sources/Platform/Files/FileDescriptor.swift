@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
-internal import CShims
 package import Base
+internal import CShims
 internal import Glibc
 
 /// The only owner of an open file descriptor; closes it at the end of its life.
 package struct FileDescriptor: ~Copyable, Sendable {
-    /// The number, for calls that this type does not wrap. Never close it, never keep it beyond the owner.
+    /// The number, for calls that this type does not wrap.
+    ///
+    /// Never close it, never keep it beyond the owner.
     package let raw: Int32
 
     /// Takes over an open descriptor.
@@ -31,7 +33,8 @@ package struct FileDescriptor: ~Copyable, Sendable {
     }
 
     /// open(2) with `O_CLOEXEC`.
-    package static func open(_ path: String, _ flags: Int32, mode: UInt32 = 0o600) throws(SystemError) -> FileDescriptor {
+    package static func open(_ path: String, _ flags: Int32, mode: UInt32 = 0o600) throws(SystemError) -> FileDescriptor
+    {
         let number = try retryingOnInterrupt("open", path) { Glibc.open(path, flags | O_CLOEXEC, mode) }
         return FileDescriptor(owning: number)
     }
@@ -80,7 +83,9 @@ package struct FileDescriptor: ~Copyable, Sendable {
         }
     }
 
-    /// fsync(2). After an error the kernel may have dropped the pages: never retry it as success.
+    /// fsync(2).
+    ///
+    /// After an error the kernel may have dropped the pages: never retry it as success.
     package func synchronize() throws(SystemError) {
         _ = try retryingOnInterrupt("fsync") { fsync(raw) }
     }
@@ -151,11 +156,11 @@ extension SystemError {
     /// The error of a known errno value.
     package static func make(_ code: Int32, _ operation: String, _ subject: String? = nil) -> SystemError {
         var text = [CChar](repeating: 0, count: 128)
-        let reason = unsafe_strerror(code, &text)
+        let reason = description(code, &text)
         return SystemError(code: code, operation: operation, subject: subject, reason: reason)
     }
 
-    private static func unsafe_strerror(_ code: Int32, _ buffer: inout [CChar]) -> String {
+    private static func description(_ code: Int32, _ buffer: inout [CChar]) -> String {
         guard strerror_r(code, &buffer, buffer.count) == 0 else { return "error \(code)" }
         return String(decoding: buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }

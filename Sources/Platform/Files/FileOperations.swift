@@ -54,7 +54,9 @@ package enum Files {
             }
             let name = withUnsafePointer(to: &entry.pointee.d_name) { pointer in
                 pointer.withMemoryRebound(to: UInt8.self, capacity: 256) { bytes in
-                    ObjectKey(UnsafeRawBufferPointer(start: bytes, count: strlen(UnsafePointer<CChar>(OpaquePointer(bytes)))))
+                    ObjectKey(
+                        UnsafeRawBufferPointer(start: bytes, count: strlen(UnsafePointer<CChar>(OpaquePointer(bytes))))
+                    )
                 }
             }
             if name.bytes != [0x2E], name.bytes != [0x2E, 0x2E] { names.append(name) }

@@ -5,37 +5,37 @@ internal import Glibc
 
 #if SANITIZE_THREAD
 
-    /// A lock that owns its data, on a pthread mutex: Thread Sanitizer does not understand `Synchronization.Mutex`.
-    package struct Lock<State>: ~Copyable, @unchecked Sendable {
-        // The mutex in tail storage serialises every access to `state`.
-        private let storage: UnsafeMutablePointer<(mutex: pthread_mutex_t, state: State)>
+/// A lock that owns its data, on a pthread mutex: Thread Sanitizer does not understand `Synchronization.Mutex`.
+package struct Lock<State>: ~Copyable, @unchecked Sendable {
+    // The mutex in tail storage serialises every access to `state`.
+    private let storage: UnsafeMutablePointer<(mutex: pthread_mutex_t, state: State)>
 
-        package init(_ initial: sending State) {
-            storage = .allocate(capacity: 1)
-            storage.initialize(to: (pthread_mutex_t(), initial))
-            pthread_mutex_init(&storage.pointee.mutex, nil)
-        }
-
-        deinit {
-            pthread_mutex_destroy(&storage.pointee.mutex)
-            storage.deinitialize(count: 1)
-            storage.deallocate()
-        }
-
-        package borrowing func withLock<Result, Failure: Error>(
-            _ body: (inout State) throws(Failure) -> Result
-        ) throws(Failure) -> Result {
-            pthread_mutex_lock(&storage.pointee.mutex)
-            defer { pthread_mutex_unlock(&storage.pointee.mutex) }
-            return try body(&storage.pointee.state)
-        }
+    package init(_ initial: sending State) {
+        storage = .allocate(capacity: 1)
+        storage.initialize(to: (pthread_mutex_t(), initial))
+        pthread_mutex_init(&storage.pointee.mutex, nil)
     }
+
+    deinit {
+        pthread_mutex_destroy(&storage.pointee.mutex)
+        storage.deinitialize(count: 1)
+        storage.deallocate()
+    }
+
+    package borrowing func withLock<Result, Failure: Error>(
+        _ body: (inout State) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        pthread_mutex_lock(&storage.pointee.mutex)
+        defer { pthread_mutex_unlock(&storage.pointee.mutex) }
+        return try body(&storage.pointee.state)
+    }
+}
 
 #else
 
-    package import Synchronization
+package import Synchronization
 
-    /// A lock that owns its data.
-    package typealias Lock = Mutex
+/// A lock that owns its data.
+package typealias Lock = Mutex
 
 #endif
