@@ -100,12 +100,13 @@ let package = Package(
 
         // MARK: tools for tests
         module("TestSupport", ["Base", "Platform"]),
-        tool("moorage-fault-proxy", ["TestSupport", "Platform"]),
+        tool("moorage-fault-proxy", ["TestSupport", "Base", "Platform"]),
 
         // MARK: tests
         tests("Base", ["Base"]),
         tests("Platform", ["Base", "Platform"]),
         tests("Digests", ["Digests"]),
         tests("HTTPWire", ["Base", "HTTPWire"]),
+        tests("TestSupport", ["Base", "Platform"]),
     ]
 )
