@@ -67,7 +67,7 @@ let package = Package(
         module("Journal", ["Base", "Platform", "Database", "CShims"]),
 
         // MARK: the flusher
-        module("Configuration", ["Base", "Platform"]),
+        module("Configuration", ["Base", "Platform", "Digests"]),
         module("Control", ["Base", "Platform"]),
         module("Policy", ["Base"]),
         module(
@@ -105,6 +105,7 @@ let package = Package(
         // MARK: tests
         tests("Base", ["Base"]),
         tests("Platform", ["Base", "Platform"]),
+        tests("Configuration", ["Base", "Platform", "Configuration"]),
         tests("Digests", ["Digests"]),
         tests("HTTPWire", ["Base", "HTTPWire"]),
         tests("TestSupport", ["Base", "Platform"]),

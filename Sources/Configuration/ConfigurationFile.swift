@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Platform
+
+/// The configuration file, read and checked: INI sections as in the AWS files and rclone.conf.
+package struct ConfigurationFile: Sendable {
+    /// One `[volume NAME]` section.
+    package struct Volume: Sendable {
+        package var name: String
+        package var remote: RemoteName
+        package var values: OptionValues
+    }
+
+    /// `[policy]`: what holds for all volumes.
+    package var policy = OptionValues()
+    package var volumes: [Volume] = []
+
+    package init() {}
+
+    /// Reads the file at `path`; a missing file is an empty configuration.
+    package init(reading path: String) throws(ConfigurationError) {
+        var text = ""
+        do throws(SystemError) {
+            if try FileStatus.of(path) != nil {
+                text = String(decoding: try Files.read(path, limit: 1 << 20), as: UTF8.self)
+            }
+        } catch {
+            throw ConfigurationError("configuration file", error.description)
+        }
+        try self.init(text: text, path: path)
+    }
+
+    /// Reads the text of a file; `path` is for messages.
+    package init(text: String, path: String) throws(ConfigurationError) {
+        for section in try INIFile(text: text, path: path).sections {
+            try add(section, path)
+        }
+    }
+
+    package func volume(named name: String) -> Volume? { volumes.first { $0.name == name } }
+
+    private mutating func add(_ section: INIFile.Section, _ path: String) throws(ConfigurationError) {
+        let place = "\(path):\(section.line)"
+        let words = section.title.split(separator: " ", maxSplits: 1).map(String.init)
+        switch (words.first, words.dropFirst().first?.trimmed) {
+        case ("policy", nil):
+            policy = try values(of: section, path, allowed: [.policy, .flusher])
+        case ("volume", let name?):
+            guard RemoteName.isSectionName(name) else {
+                throw ConfigurationError(place, "volume name \(name): use letters, digits, - _ and .")
+            }
+            volumes.append(try volume(named: name, section, path))
+        default:
+            throw ConfigurationError(place, "unknown section [\(section.title)]: [policy] or [volume NAME] is meant")
+        }
+    }
+
+    private func volume(
+        named name: String,
+        _ section: INIFile.Section,
+        _ path: String
+    ) throws(ConfigurationError) -> Volume {
+        guard let entry = section.entries.first(where: { $0.key == "remote" }) else {
+            throw ConfigurationError("\(path):\(section.line)", "[volume \(name)] has no remote = s3://BUCKET")
+        }
+        let remote: RemoteName
+        do throws(ConfigurationError) {
+            remote = try RemoteName(entry.value)
+        } catch {
+            throw ConfigurationError("\(path):\(entry.line)", error.description)
+        }
+        return Volume(name: name, remote: remote, values: try values(of: section, path, allowed: [.volume, .policy]))
+    }
+
+    private func values(
+        of section: INIFile.Section,
+        _ path: String,
+        allowed: Set<OptionScope>
+    ) throws(ConfigurationError) -> OptionValues {
+        var values = OptionValues()
+        for entry in section.entries where !(entry.key == "remote" && allowed.contains(.volume)) {
+            let place = "\(path):\(entry.line)"
+            guard let name = OptionName(rawValue: entry.key) else {
+                throw ConfigurationError(
+                    place,
+                    "unknown key \(entry.key)\(suggestion(for: entry.key)) in [\(section.title)]"
+                )
+            }
+            guard allowed.contains(name.definition.scope) else {
+                throw ConfigurationError(place, "\(entry.key) does not belong in [\(section.title)]")
+            }
+            values.set(name, try OptionValue(parsing: entry.value, for: name.definition, at: place))
+        }
+        return values
+    }
+}

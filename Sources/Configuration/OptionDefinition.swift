@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+/// Every setting there is.
+///
+/// The raw value is its name in `-o`, in the configuration file and in the documentation.
+package enum OptionName: String, Hashable, Sendable, CaseIterable {
+    // The remote.
+    case endpoint
+    case region
+    case profile
+    case pathStyle = "path_style"
+    case anonymous
+    case connectTimeout = "connect_timeout"
+    case stallTimeout = "stall_timeout"
+    // Uploads.
+    case uploadProtocol = "upload_protocol"
+    case partSize = "part_size"
+    case quietPeriod = "quiet_period"
+    case parallelFiles = "parallel_files"
+    case parallelParts = "parallel_parts"
+    // The mount.
+    case readOnly = "ro"
+    case allowOther = "allow_other"
+    case uid
+    case gid
+    case umask
+    case metadataAge = "metadata_age"
+    case kernelAge = "kernel_age"
+    // Local state.
+    case stateDirectory = "state_dir"
+    case cacheDirectory = "cache_dir"
+    case cacheSize = "cache_size"
+    case cacheFree = "cache_free"
+    case blockSize = "block_size"
+}
+
+/// What a setting's text means.
+package enum OptionKind: Hashable, Sendable {
+    /// Present or absent; in the file `true`/`false`, `yes`/`no`, `on`/`off`, `1`/`0`.
+    case flag
+    /// Any text that is not empty.
+    case text
+    /// An absolute path.
+    case path
+    /// One of these words.
+    case choice([String])
+    /// A decimal number within the range.
+    case number(ClosedRange<Int64>)
+    /// File mode bits in octal digits, within the range.
+    case octal(ClosedRange<Int64>)
+    /// Bytes: a number with an optional `K`, `M`, `G` or `T` (powers of 1,024), within the range.
+    case bytes(ClosedRange<Int64>)
+    /// Time: a number with an optional `ms`, `s`, `m`, `h` or `d` (seconds when there is none), within the range.
+    case seconds(ClosedRange<Double>)
+}
+
+/// Where a setting may stand.
+package enum OptionScope: String, Hashable, Sendable {
+    /// `-o` of mount and `[volume NAME]`.
+    case volume
+    /// The same, and `[policy]` for all volumes.
+    case policy
+    /// `[policy]` alone: the flusher that all volumes share.
+    case flusher
+}
+
+/// One row of the table from which option parsing, file parsing, help and documentation come.
+package struct OptionDefinition: Sendable {
+    package let name: OptionName
+    package let kind: OptionKind
+    package let scope: OptionScope
+    /// The default, in the form that the kind parses; nil when unset means something of its own.
+    package let standard: String?
+    /// What to print after the name in help, such as `URL`.
+    package let placeholder: String
+    /// One sentence or two for people.
+    package let summary: String
+}

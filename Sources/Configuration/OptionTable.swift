@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+extension OptionName {
+    /// The row of the option table that describes this name.
+    package var definition: OptionDefinition {
+        switch self {
+        case .endpoint, .region, .profile, .pathStyle, .anonymous, .connectTimeout, .stallTimeout:
+            remoteDefinition
+        case .uploadProtocol, .partSize, .quietPeriod, .parallelFiles, .parallelParts:
+            uploadDefinition
+        case .readOnly, .allowOther, .uid, .gid, .umask, .metadataAge, .kernelAge:
+            mountDefinition
+        case .stateDirectory, .cacheDirectory, .cacheSize, .cacheFree, .blockSize:
+            storageDefinition
+        }
+    }
+
+    private func row(
+        _ kind: OptionKind,
+        _ scope: OptionScope,
+        _ standard: String?,
+        _ placeholder: String,
+        _ summary: String
+    ) -> OptionDefinition {
+        OptionDefinition(
+            name: self,
+            kind: kind,
+            scope: scope,
+            standard: standard,
+            placeholder: placeholder,
+            summary: summary
+        )
+    }
+
+    private var remoteDefinition: OptionDefinition {
+        switch self {
+        case .endpoint:
+            row(
+                .text,
+                .volume,
+                nil,
+                "URL",
+                "The S3 server, http:// or https://. Otherwise AWS_ENDPOINT_URL, otherwise Amazon S3."
+            )
+        case .region:
+            row(.text, .volume, nil, "NAME", "The region to sign for. Otherwise AWS_REGION, otherwise the profile's.")
+        case .profile:
+            row(.text, .volume, nil, "NAME", "The section of the AWS files to take credentials from.")
+        case .pathStyle:
+            row(.flag, .volume, nil, "", "Address the bucket in the path. Default: when an endpoint is set.")
+        case .anonymous:
+            row(.flag, .volume, "false", "", "Send unsigned requests when there are no credentials.")
+        case .connectTimeout:
+            row(.seconds(1...300), .policy, "10s", "TIME", "Give up connecting to the remote after this time.")
+        default:
+            row(.seconds(5...3600), .policy, "30s", "TIME", "Give up a request when nothing moved for this time.")
+        }
+    }
+
+    private var uploadDefinition: OptionDefinition {
+        switch self {
+        case .uploadProtocol:
+            row(
+                .choice(["auto", "put", "s3-multipart", "ietf-resumable"]),
+                .policy,
+                "auto",
+                "NAME",
+                "How files are sent. auto: small files with PUT, others resumable where the server can, else multipart."
+            )
+        case .partSize:
+            row(
+                .bytes(5 << 20...5 << 30),
+                .policy,
+                nil,
+                "SIZE",
+                "The size of a part of a multipart upload. Default: chosen by the file's size."
+            )
+        case .quietPeriod:
+            row(
+                .seconds(0...86_400),
+                .policy,
+                "2s",
+                "TIME",
+                "Send a file only when it was not changed for this time, so that temporary names never reach the remote."
+            )
+        case .parallelFiles:
+            row(.number(1...64), .flusher, "4", "COUNT", "How many files are sent at once.")
+        default:
+            row(.number(1...16), .flusher, "4", "COUNT", "How many parts of one file are sent at once.")
+        }
+    }
+
+    private var mountDefinition: OptionDefinition {
+        switch self {
+        case .readOnly:
+            row(.flag, .volume, "false", "", "Mount read-only.")
+        case .allowOther:
+            row(
+                .flag,
+                .volume,
+                "false",
+                "",
+                "Let other users in; needs user_allow_other in /etc/fuse.conf unless root."
+            )
+        case .uid:
+            row(.number(0...4_294_967_294), .volume, nil, "ID", "Owner of files that carry none. Default: who mounts.")
+        case .gid:
+            row(.number(0...4_294_967_294), .volume, nil, "ID", "Group of files that carry none. Default: who mounts.")
+        case .umask:
+            row(.octal(0...0o777), .volume, "022", "MODE", "Permission bits taken from files that carry no mode.")
+        case .metadataAge:
+            row(
+                .seconds(0...86_400),
+                .policy,
+                "10s",
+                "TIME",
+                "How old names and attributes may be before the remote is asked again."
+            )
+        default:
+            row(.seconds(0...3600), .policy, "1s", "TIME", "How long the kernel may keep names and attributes.")
+        }
+    }
+
+    private var storageDefinition: OptionDefinition {
+        switch self {
+        case .stateDirectory:
+            row(.path, .volume, nil, "PATH", "Keep this volume's journal and unsent data in this folder.")
+        case .cacheDirectory:
+            row(.path, .volume, nil, "PATH", "Keep this volume's cache in this folder.")
+        case .cacheSize:
+            row(.bytes(0...1 << 50), .policy, "10G", "SIZE", "How much the cache of a volume may take.")
+        case .cacheFree:
+            row(.bytes(0...1 << 50), .policy, "1G", "SIZE", "How much of the disk the cache leaves free.")
+        default:
+            row(.bytes(64 << 10...16 << 20), .volume, "1M", "SIZE", "The unit of caching, a power of two.")
+        }
+    }
+}

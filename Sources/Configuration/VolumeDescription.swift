@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Digests
+internal import FoundationEssentials
+internal import Platform
+
+/// Everything another process needs to reach a volume's remote, kept as `volume.json`.
+///
+/// Never a secret.
+package struct VolumeDescription: Codable, Hashable, Sendable {
+    /// The first 16 hexadecimal digits of SHA-256 over endpoint, bucket and prefix.
+    package var id: String
+    /// The section of the configuration file, when the volume was mounted by its name.
+    package var name: String?
+    package var bucket: String
+    /// Without slashes at either end; empty for the whole bucket.
+    package var prefix: String
+    /// The server's URL without a path; nil for Amazon S3.
+    package var endpoint: String?
+    package var region: String?
+    package var profile: String?
+    /// nil: path style when there is an endpoint.
+    package var pathStyle: Bool?
+    package var anonymous: Bool
+    /// `auto`, `put`, `s3-multipart` or `ietf-resumable`.
+    package var uploadProtocol: String
+    /// Bytes; nil: chosen by the file's size.
+    package var partSize: Int64?
+    package var connectTimeout: Double
+    package var stallTimeout: Double
+    /// Seconds.
+    package var quietPeriod: Double
+    package var metadataAge: Double
+    /// Bytes.
+    package var cacheSize: Int64
+    package var cacheFree: Int64
+    package var blockSize: Int64
+    /// Other folders than the user's, see `state_dir` and `cache_dir`.
+    package var stateDirectory: String?
+    package var cacheDirectory: String?
+    /// Where the volume is mounted, or was last.
+    package var mountpoint: String?
+
+    /// Describes the volume that a remote and its settings name.
+    ///
+    /// `environment` gives `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_DEFAULT_REGION` and
+    /// `AWS_PROFILE` where the settings are silent, so that the flusher does not depend on its own environment.
+    package init(
+        bucket: String,
+        prefix: String,
+        name: String? = nil,
+        values: OptionValues,
+        environment: [String: String]
+    ) throws(ConfigurationError) {
+        func variable(_ names: String...) -> String? {
+            names.lazy.compactMap { environment[$0] }.first { !$0.isEmpty }
+        }
+        let endpoint = try (values.text(.endpoint) ?? variable("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"))
+            .map(EndpointURL.normalized)
+        self.init(bucket: bucket, prefix: prefix, name: name, endpoint: endpoint, values: values)
+        region = values.text(.region) ?? variable("AWS_REGION", "AWS_DEFAULT_REGION")
+        profile = values.text(.profile) ?? variable("AWS_PROFILE")
+    }
+
+    private init(bucket: String, prefix: String, name: String?, endpoint: String?, values: OptionValues) {
+        id = VolumeDescription.identifier(endpoint: endpoint, bucket: bucket, prefix: prefix)
+        self.name = name
+        self.bucket = bucket
+        self.prefix = prefix
+        self.endpoint = endpoint
+        pathStyle = values[.pathStyle].map { _ in values.flag(.pathStyle) }
+        anonymous = values.flag(.anonymous)
+        uploadProtocol = values.text(.uploadProtocol) ?? "auto"
+        partSize = values.number(.partSize)
+        connectTimeout = values.seconds(.connectTimeout) ?? 10
+        stallTimeout = values.seconds(.stallTimeout) ?? 30
+        quietPeriod = values.seconds(.quietPeriod) ?? 2
+        metadataAge = values.seconds(.metadataAge) ?? 10
+        cacheSize = values.number(.cacheSize) ?? 10 << 30
+        cacheFree = values.number(.cacheFree) ?? 1 << 30
+        blockSize = values.number(.blockSize) ?? 1 << 20
+        stateDirectory = values.text(.stateDirectory)
+        cacheDirectory = values.text(.cacheDirectory)
+    }
+
+    /// The remote as the user writes it: `s3://BUCKET[/PREFIX]`.
+    package var remote: String { RemoteName.s3(bucket: bucket, prefix: prefix).description }
+
+    /// The id of the volume at these coordinates.
+    package static func identifier(endpoint: String?, bucket: String, prefix: String) -> String {
+        let text = "\(endpoint ?? "https://s3.amazonaws.com")\n\(bucket)\n\(prefix)"
+        return Hexadecimal.encode(Array(Digest.of(Array(text.utf8), .sha256).prefix(8)))
+    }
+}
+
+extension VolumeDescription {
+    /// Reads a `volume.json`; nil when there is none.
+    package init?(loading path: String) throws(ConfigurationError) {
+        let bytes: [UInt8]
+        do throws(SystemError) {
+            guard try FileStatus.of(path) != nil else { return nil }
+            bytes = try Files.read(path, limit: 65_536)
+        } catch {
+            throw ConfigurationError(path, error.description)
+        }
+        do {
+            self = try JSONDecoder().decode(VolumeDescription.self, from: Data(bytes))
+        } catch {
+            throw ConfigurationError(path, "damaged description of a volume; mount the volume again to write it anew")
+        }
+    }
+
+    /// Writes `volume.json` atomically (mode 0600).
+    package func save(to path: String) throws(ConfigurationError) {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
+        do {
+            let bytes = [UInt8](try encoder.encode(self)) + [0x0A]
+            try Files.writeAtomically(path, bytes)
+        } catch let error as SystemError {
+            throw ConfigurationError(path, error.description)
+        } catch {
+            throw ConfigurationError(path, "cannot be written: \(error)")
+        }
+    }
+
+    /// The registered volumes of a state folder by id; those with a damaged description are left out and named in `damaged`.
+    package static func all(in directories: Directories) -> (volumes: [VolumeDescription], damaged: [String]) {
+        var volumes: [VolumeDescription] = []
+        var damaged: [String] = []
+        let names = (try? Files.names(in: directories.volumes)) ?? []
+        for name in names.map(\.string).sorted() {
+            let path = directories.registration(of: name) + "/volume.json"
+            do throws(ConfigurationError) {
+                if let volume = try VolumeDescription(loading: path), volume.id == name { volumes.append(volume) }
+            } catch {
+                damaged.append(error.description)
+            }
+        }
+        return (volumes, damaged)
+    }
+}
+
+/// An S3 endpoint in one spelling, so that one server makes one volume.
+package enum EndpointURL {
+    /// Lower case, without the scheme's own port and without a slash at the end.
+    package static func normalized(_ text: String) throws(ConfigurationError) -> String {
+        var rest = text[...]
+        while rest.last == "/" { rest.removeLast() }
+        let lowered = rest.lowercased()
+        guard let scheme = ["http://", "https://"].first(where: { lowered.hasPrefix($0) }) else {
+            throw ConfigurationError("endpoint=\(redacted(text))", "must begin with http:// or https://")
+        }
+        var authority = String(lowered.dropFirst(scheme.count))
+        guard !authority.contains("@") else {
+            throw ConfigurationError("endpoint", "must not hold a user name or password; set AWS_ACCESS_KEY_ID instead")
+        }
+        guard !authority.isEmpty, !authority.utf8.contains(where: { $0 <= 0x20 || "/?#\\".utf8.contains($0) }) else {
+            throw ConfigurationError(
+                "endpoint=\(text)",
+                "must be http://HOST[:PORT] or https://HOST[:PORT] without a path"
+            )
+        }
+        let standard = scheme == "http://" ? ":80" : ":443"
+        if authority.hasSuffix(standard) { authority.removeLast(standard.count) }
+        return scheme + authority
+    }
+
+    private static func redacted(_ text: String) -> String { text.contains("@") ? "..." : text }
+}
