@@ -109,5 +109,7 @@ let package = Package(
         tests("Digests", ["Digests"]),
         tests("HTTPWire", ["Base", "HTTPWire"]),
         tests("TestSupport", ["Base", "Platform"]),
+        tests("Control", ["Base", "Platform", "Control"]),
+        tests("Policy", ["Base", "Policy"]),
     ]
 )

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import Glibc
+internal import Platform
+
+/// Carries out what clients ask.
+package protocol ControlHandler: AnyObject, Sendable {
+    /// Answers one request, on the client's thread. `report` sends a `progress` reply and returns false when
+    /// the client is gone. `hello` and `subscribe` never come here.
+    func handle(_ request: ControlRequest, report: (FlushProgress) -> Bool) -> ControlReply
+}
+
+/// The flusher's end of the control protocol: a thread for each client, a bounded number of them.
+package final class ControlServer: Sendable {
+    private struct State {
+        var clients: [Int: ControlSession] = [:]
+        var nextID = 0
+        var isStopped = false
+    }
+
+    private let handler: any ControlHandler
+    private let listener: FileDescriptor
+    private let socketPath: String
+    private let program: String
+    private let state = Monitor(State())
+
+    /// Listens at `socketPath`; the caller holds the lock that makes it the only flusher.
+    package init(socketPath: String, program: String, handler: any ControlHandler) throws(SystemError) {
+        self.handler = handler
+        self.socketPath = socketPath
+        self.program = program
+        listener = try UnixSocket.listen(at: socketPath)
+    }
+
+    /// Starts accepting clients.
+    package func start() throws(SystemError) {
+        try Thread.detached(name: "control") { self.acceptClients() }
+    }
+
+    /// How many clients are connected.
+    package var clientCount: Int { state.inspect { $0.clients.count } }
+
+    /// Sends an event to every subscriber; never blocks.
+    package func publish(_ event: ControlEvent) {
+        for session in state.inspect({ Array($0.clients.values) }) { session.publish(event) }
+    }
+
+    /// Closes the socket and every connection.
+    package func stop() {
+        let sessions = state.update { state in
+            state.isStopped = true
+            return Array(state.clients.values)
+        }
+        try? Files.removeIfPresent(socketPath)
+        UnixSocket.shutdown(listener.raw)
+        for session in sessions { session.close() }
+    }
+
+    private func acceptClients() {
+        while !state.inspect({ $0.isStopped }) {
+            do throws(SystemError) {
+                admit(FrameChannel(try UnixSocket.accept(listener.raw)))
+            } catch {
+                if state.inspect({ $0.isStopped }) { return }
+                Log.warning("control", "accepting a client: \(error)")
+                usleep(100_000)
+            }
+        }
+    }
+
+    /// Gives a client a thread, unless it is another user's or one too many.
+    private func admit(_ channel: FrameChannel) {
+        guard let peer = try? channel.peer(), peer.uid == getuid() || peer.uid == 0 else {
+            Log.warning("control", "refused a connection of another user")
+            return
+        }
+        let session = ControlSession(channel: channel, program: program, handler: handler)
+        let id: Int? = state.update { state in
+            guard state.clients.count < ControlProtocol.clientLimit, !state.isStopped else { return nil }
+            state.nextID += 1
+            state.clients[state.nextID] = session
+            return state.nextID
+        }
+        guard let id else { return session.refuse("too many clients, \(ControlProtocol.clientLimit) are connected") }
+        do throws(SystemError) {
+            try Thread.detached(name: "client-\(id)") {
+                session.run()
+                self.state.update { _ = $0.clients.removeValue(forKey: id) }
+            }
+        } catch {
+            state.update { _ = $0.clients.removeValue(forKey: id) }
+            session.refuse("no thread: \(error)")
+        }
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Glibc
+internal import Platform
+
+/// Where the flusher of this user is found.
+package struct ControlPaths: Sendable, Hashable {
+    package let runtimeDirectory: String
+
+    package init(runtimeDirectory: String) {
+        self.runtimeDirectory = runtimeDirectory
+    }
+
+    /// The control socket.
+    package var socket: String { runtimeDirectory + "/control.sock" }
+    /// The lock that the one flusher holds.
+    package var lock: String { runtimeDirectory + "/flusher.lock" }
+    /// What a flusher started by another command writes to its standard error.
+    package var log: String { runtimeDirectory + "/flusher.log" }
+}
+
+/// Connects to the flusher and starts one when there is none.
+package struct FlusherLauncher: Sendable {
+    package let paths: ControlPaths
+    /// The program to start; nil: this one.
+    private let executable: String?
+    private let arguments: [String]
+
+    /// `arguments` are those of the flusher's command line behind the program's name.
+    package init(paths: ControlPaths, executable: String? = nil, arguments: [String] = ["flusher"]) {
+        self.paths = paths
+        self.executable = executable
+        self.arguments = arguments
+    }
+
+    /// A connection to the running flusher, nil when none runs.
+    package func connectIfRunning(program: String) throws(ControlError) -> ControlClient? {
+        do throws(ControlError) {
+            return try ControlClient(connectingTo: paths.socket, program: program)
+        } catch {
+            if error.isNobodyThere { return nil }
+            throw error
+        }
+    }
+
+    /// A connection to the flusher, which is started if need be; gives up after `timeout` seconds.
+    ///
+    /// A flusher of another protocol version is asked to end, then replaced.
+    package func connect(program: String, timeout: Double = 15) throws(ControlError) -> ControlClient {
+        let end = monotonicSeconds() + timeout
+        var child: SpawnedFlusher?
+        var reason = "no answer at \(paths.socket)"
+        while true {
+            do throws(ControlError) {
+                if let client = try connectIfRunning(program: program) { return client }
+            } catch {
+                // One that starts or ends just now refuses or drops a connection: try again.
+                if case .incompatible = error { stopOther() }
+                reason = error.description
+            }
+            if child == nil, !FileLock.holder(of: paths.lock).isHeld { child = try spawn() }
+            if let failure = child?.failure { throw .notStarted("\(failure), see \(paths.log)") }
+            if child?.hasEnded == true { child = nil }
+            guard monotonicSeconds() < end else { throw .notStarted(reason) }
+            usleep(20_000)
+        }
+    }
+
+    /// Asks a flusher of whatever version to end.
+    private func stopOther() {
+        guard let descriptor = try? UnixSocket.connect(to: paths.socket) else { return }
+        let channel = FrameChannel(descriptor)
+        guard let frame = try? JSON.encode(ControlRequestFrame(id: 1, request: .stop)) else { return }
+        try? channel.send(frame)
+        _ = try? channel.receive(timeout: 5)
+    }
+
+    private func spawn() throws(ControlError) -> SpawnedFlusher {
+        do throws(SystemError) {
+            try Files.makeDirectories(paths.runtimeDirectory)
+            if let status = try FileStatus.of(paths.log), status.size > 4 << 20 {
+                try Files.rename(paths.log, to: paths.log + ".1")
+            }
+            let log = try FileDescriptor.open(paths.log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW)
+            let own = try Self.ownPath()
+            let program = executable ?? own
+            let pid = try ChildProcess.spawnDetached(program, arguments, output: log.raw, errors: log.raw)
+            return try SpawnedFlusher(pid: pid)
+        } catch {
+            throw .notStarted(error.description)
+        }
+    }
+
+    /// This program's path, also when its file was replaced by an upgrade.
+    private static func ownPath() throws(SystemError) -> String {
+        let path = try ChildProcess.executablePath()
+        let mark = " (deleted)"
+        return path.hasSuffix(mark) ? String(path.dropLast(mark.count)) : path
+    }
+}
+
+/// A flusher we started: collects its exit status, so that it leaves no zombie.
+private final class SpawnedFlusher: Sendable {
+    private let status: Monitor<Int32?>
+
+    init(pid: Int32) throws(SystemError) {
+        let status = Monitor<Int32?>(nil)
+        self.status = status
+        try Thread.detached(name: "reap", stackSize: 128 << 10) {
+            var code: Int32 = 0
+            while waitpid(pid, &code, 0) == -1, errno == EINTR {}
+            status.update { $0 = code }
+        }
+    }
+
+    var hasEnded: Bool { status.inspect { $0 != nil } }
+
+    /// How it failed; nil while it runs and when it ended well, as one does that finds another in its place.
+    var failure: String? {
+        status.inspect { $0 }.flatMap { code in
+            guard code != 0 else { return nil }
+            return code & 0x7F == 0 ? "it ended with status \(code >> 8)" : "it was killed by signal \(code & 0x7F)"
+        }
+    }
+}

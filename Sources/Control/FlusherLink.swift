@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import Platform
+
+/// A mount's standing connection to the flusher: wakes it without blocking, starts it again whenever it is gone,
+/// and hands on its events.
+package final class FlusherLink: Sendable {
+    private struct State {
+        var isWakeWanted = true
+        var isClosed = false
+    }
+
+    private let launcher: FlusherLauncher
+    private let volume: String
+    private let credentials: HandedCredentials?
+    private let onEvent: @Sendable (ControlEvent) -> Void
+    private let state = Monitor(State())
+    /// The connection that is being read, so that closing wakes its thread.
+    private let reading = Monitor<ControlClient?>(nil)
+
+    /// Starts the link's two threads.
+    ///
+    /// `onEvent` gets the events of this volume on one of them.
+    ///
+    /// `credentials` are handed to every flusher that is met, see ``ControlRequest/credentials(volume:credentials:)``.
+    package init(
+        launcher: FlusherLauncher,
+        volume: String,
+        credentials: HandedCredentials?,
+        onEvent: @escaping @Sendable (ControlEvent) -> Void
+    ) throws(SystemError) {
+        self.launcher = launcher
+        self.volume = volume
+        self.credentials = credentials
+        self.onEvent = onEvent
+        try Thread.detached(name: "flusher-wake") { self.runWaking() }
+        try Thread.detached(name: "flusher-events") { self.runReading() }
+    }
+
+    /// There is new work in the volume; returns at once.
+    package func wake() {
+        state.update { $0.isWakeWanted = true }
+    }
+
+    /// Ends both connections.
+    ///
+    /// A wake that was asked for before is sent first, within a few seconds.
+    package func close() {
+        state.update { $0.isClosed = true }
+        _ = state.wait(timeout: 5) { $0.isWakeWanted ? nil : true }
+        reading.update { client in
+            client?.shutdown()
+            client = nil
+        }
+    }
+
+    private func runWaking() {
+        var client: ControlClient?
+        var pause = 0.1
+        while let isClosed = state.wait(timeout: nil, until: { $0.isWakeWanted || $0.isClosed ? $0.isClosed : nil }) {
+            if isClosed, !state.inspect({ $0.isWakeWanted }) { break }
+            do throws(ControlError) {
+                let connected = try reuse(client)
+                client = connected
+                // Cleared before the request: a change made while it is under way asks for another.
+                state.inspect { $0.isWakeWanted = false }
+                _ = try connected.call(.wake(volume: volume), timeout: 30)
+                state.update { _ in }
+                pause = 0.1
+            } catch {
+                Log.info("control", "waking the flusher: \(error)")
+                client?.shutdown()
+                client = nil
+                if isClosed { break }
+                state.update { $0.isWakeWanted = true }
+                _ = state.wait(timeout: pause) { $0.isClosed ? true : nil }
+                pause = min(5, pause * 2)
+            }
+        }
+        client?.shutdown()
+        state.update { $0.isWakeWanted = false }
+    }
+
+    private func runReading() {
+        while !state.inspect({ $0.isClosed }) {
+            if let client = try? launcher.connectIfRunning(program: "mount-events") {
+                reading.update { $0 = client }
+                defer { reading.update { $0 = nil } }
+                do throws(ControlError) {
+                    _ = try client.call(.subscribe)
+                    // What happened before is not known: as after an overflow.
+                    onEvent(.overflow)
+                    while !state.inspect({ $0.isClosed }) {
+                        if let event = try client.nextEvent(timeout: nil), concernsUs(event) { onEvent(event) }
+                    }
+                } catch {
+                    Log.info("control", "events: \(error)")
+                }
+                client.shutdown()
+                // The flusher went away, perhaps by SIGKILL: whatever is pending needs a new one.
+                if !state.inspect({ $0.isClosed }) { wake() }
+            }
+            _ = state.wait(timeout: 0.2) { $0.isClosed ? true : nil }
+        }
+    }
+
+    private func reuse(_ client: ControlClient?) throws(ControlError) -> ControlClient {
+        if let client { return client }
+        return try connect()
+    }
+
+    private func connect() throws(ControlError) -> ControlClient {
+        let client = try launcher.connect(program: "mount")
+        if let credentials { _ = try client.call(.credentials(volume: volume, credentials: credentials)) }
+        return client
+    }
+
+    private func concernsUs(_ event: ControlEvent) -> Bool {
+        switch event {
+        case .committed(let volume, _), .conflict(let volume, _, _), .changed(let volume), .drained(let volume),
+            .reachable(let volume, _):
+            volume == self.volume
+        case .overflow: true
+        }
+    }
+}

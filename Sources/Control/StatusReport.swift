@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+/// The document of `status --json`.
+package struct StatusReport: Codable, Sendable {
+    package var flusher: FlusherReport
+    /// Every fact the decisions rest on, by name.
+    package var conditions: [String: ConditionReport]
+    package var volumes: [VolumeReport]
+
+    package init(flusher: FlusherReport, conditions: [String: ConditionReport], volumes: [VolumeReport]) {
+        self.flusher = flusher
+        self.conditions = conditions
+        self.volumes = volumes
+    }
+}
+
+/// Whether a flusher runs.
+package struct FlusherReport: Codable, Sendable, Hashable {
+    package var running: Bool
+    package var pid: Int32?
+
+    package init(running: Bool, pid: Int32?) {
+        self.running = running
+        self.pid = pid
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: CodingKeys.self)
+        try container.encode(running, forKey: .running)
+        try container.encode(pid, forKey: .pid)
+    }
+}
+
+/// A fact: what is known, from where, and for how long.
+package struct ConditionReport: Codable, Sendable, Hashable {
+    package var value: String
+    package var source: String
+    /// Seconds since it was last seen to be so.
+    package var age: Double
+    package var since: String?
+
+    package init(value: String, source: String, age: Double, since: String? = nil) {
+        self.value = value
+        self.source = source
+        self.age = age
+        self.since = since
+    }
+}
+
+/// One volume's line in the status.
+package struct VolumeReport: Codable, Sendable, Hashable {
+    package struct Pending: Codable, Sendable, Hashable {
+        package var files: Int
+        package var bytes: Int64
+
+        package init(files: Int, bytes: Int64) {
+            self.files = files
+            self.bytes = bytes
+        }
+    }
+
+    package struct Uploading: Codable, Sendable, Hashable {
+        package var files: Int
+        package var bytesDone: Int64
+        package var bytesTotal: Int64
+
+        package init(files: Int, bytesDone: Int64, bytesTotal: Int64) {
+            self.files = files
+            self.bytesDone = bytesDone
+            self.bytesTotal = bytesTotal
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case files
+            case bytesDone = "bytes_done"
+            case bytesTotal = "bytes_total"
+        }
+    }
+
+    package struct Cache: Codable, Sendable, Hashable {
+        package var bytes: Int64
+        package var limit: Int64
+
+        package init(bytes: Int64, limit: Int64) {
+            self.bytes = bytes
+            self.limit = limit
+        }
+    }
+
+    package var id: String
+    package var remote: String
+    package var mountpoint: String?
+    package var pending: Pending
+    package var uploading: Uploading
+    /// Conflict copies made and not yet dismissed.
+    package var conflicts: Int
+    /// Pending files that need a person.
+    package var attention: Int
+    /// `online`, `offline`, `auth`, `unknown`.
+    package var connection: String
+    /// Why the volume cannot work at all, such as an unreadable journal.
+    package var error: String?
+    package var cache: Cache
+
+    package init(
+        id: String,
+        remote: String,
+        mountpoint: String?,
+        pending: Pending,
+        uploading: Uploading,
+        conflicts: Int,
+        attention: Int = 0,
+        connection: String = "unknown",
+        error: String? = nil,
+        cache: Cache
+    ) {
+        self.id = id
+        self.remote = remote
+        self.mountpoint = mountpoint
+        self.pending = pending
+        self.uploading = uploading
+        self.conflicts = conflicts
+        self.attention = attention
+        self.connection = connection
+        self.error = error
+        self.cache = cache
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: CodingKeys.self)
+        try container.encode(id, forKey: .id)
+        try container.encode(remote, forKey: .remote)
+        try container.encode(mountpoint, forKey: .mountpoint)
+        try container.encode(pending, forKey: .pending)
+        try container.encode(uploading, forKey: .uploading)
+        try container.encode(conflicts, forKey: .conflicts)
+        try container.encode(attention, forKey: .attention)
+        try container.encode(connection, forKey: .connection)
+        try container.encode(error, forKey: .error)
+        try container.encode(cache, forKey: .cache)
+    }
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import Control
+import Glibc
+import Platform
+import Synchronization
+import Testing
+
+/// Answers like a flusher that has nothing to do.
+private final class EchoHandler: ControlHandler {
+    let wakes = Mutex<[String?]>([])
+
+    func handle(_ request: ControlRequest, report: (FlushProgress) -> Bool) -> ControlReply {
+        switch request {
+        case .wake(let volume):
+            wakes.withLock { $0.append(volume) }
+            return .done
+        case .flush:
+            for step in 1...3 {
+                let progress = FlushProgress(
+                    filesTotal: 3,
+                    filesDone: step,
+                    bytesTotal: 30,
+                    bytesDone: 10,
+                    isOffline: false
+                )
+                guard report(progress) else { break }
+            }
+            return .flushed(remaining: [])
+        case .uploads: return .failed(reason: "no such volume")
+        default: return .done
+        }
+    }
+}
+
+@Suite struct ControlTests {
+    private let folder: String
+    private let handler = EchoHandler()
+    private let server: ControlServer
+
+    init() throws {
+        folder = "/tmp/moorage-control-\(Randomness.hexadecimal(bytes: 6))"
+        try Files.makeDirectories(folder)
+        server = try ControlServer(socketPath: folder + "/control.sock", program: "test", handler: handler)
+        try server.start()
+    }
+
+    private func client() throws -> ControlClient {
+        try ControlClient(connectingTo: folder + "/control.sock", program: "test")
+    }
+
+    @Test func aRequestIsAnsweredAndTheServerNamesItself() throws {
+        let client = try client()
+        #expect(client.flusherPID == getpid())
+        _ = try client.call(.wake(volume: "abc"))
+        #expect(handler.wakes.withLock { $0 } == ["abc"])
+        server.stop()
+    }
+
+    @Test func aRefusalIsThrownWithItsReason() throws {
+        let client = try client()
+        do throws(ControlError) {
+            _ = try client.call(.uploads(selection: UploadSelection()))
+            Issue.record("not refused")
+        } catch {
+            #expect(error.description == "no such volume")
+        }
+        server.stop()
+    }
+
+    @Test func progressComesBeforeTheEndOfAFlush() throws {
+        let client = try client()
+        var steps: [Int] = []
+        let reply = try client.stream(.flush(selection: UploadSelection(), timeout: nil), timeout: 10) {
+            steps.append($0.filesDone)
+        }
+        guard case .flushed(let remaining) = reply else { return #expect(Bool(false), "no end") }
+        #expect(remaining.isEmpty && steps == [1, 2, 3])
+        server.stop()
+    }
+
+    @Test func subscribersGetEventsInOrder() throws {
+        let client = try client()
+        _ = try client.call(.subscribe)
+        for number in 0..<100 { server.publish(.committed(volume: "v", path: "\(number)")) }
+        for number in 0..<100 {
+            guard case .committed(_, let path) = try client.nextEvent(timeout: 10) else {
+                return #expect(Bool(false), "no event \(number)")
+            }
+            #expect(path == "\(number)")
+        }
+        server.stop()
+    }
+
+    @Test func nobodyListeningIsToldApart() throws {
+        server.stop()
+        #expect(
+            try FlusherLauncher(paths: ControlPaths(runtimeDirectory: folder)).connectIfRunning(program: "x") == nil
+        )
+    }
+
+    @Test func aProgramThatEndsAtOnceIsReportedAsNotStarted() throws {
+        server.stop()
+        let launcher = FlusherLauncher(paths: ControlPaths(runtimeDirectory: folder), executable: "/bin/false")
+        do throws(ControlError) {
+            _ = try launcher.connect(program: "x", timeout: 10)
+            Issue.record("connected to /bin/false")
+        } catch {
+            guard case .notStarted(let reason) = error else { return #expect(Bool(false), "\(error)") }
+            #expect(reason.contains("status 1"))
+        }
+    }
+
+    @Test func garbageAndMissingGreetingsAreRefusedWithoutEndingTheServer() throws {
+        let channel = FrameChannel(try UnixSocket.connect(to: folder + "/control.sock"))
+        try channel.send(Array("not json".utf8))
+        let first = try #require(try channel.receive(timeout: 10))
+        #expect(String(decoding: first, as: UTF8.self).contains("unknown request"))
+        try channel.send(try JSON.encode(ControlRequestFrame(id: 7, request: .status)))
+        let second = try #require(try channel.receive(timeout: 10))
+        #expect(String(decoding: second, as: UTF8.self).contains("hello"))
+        _ = try client().call(.wake(volume: nil))
+        server.stop()
+    }
+
+    @Test func aSocketBelowALongPathWorks() throws {
+        server.stop()
+        let deep = folder + "/" + String(repeating: "d", count: 120)
+        try Files.makeDirectories(deep)
+        let other = try ControlServer(socketPath: deep + "/control.sock", program: "test", handler: handler)
+        try other.start()
+        _ = try ControlClient(connectingTo: deep + "/control.sock", program: "test").call(.wake(volume: nil))
+        other.stop()
+    }
+
+    @Test func absentValuesAreNullInTheReports() throws {
+        let waiting = UploadReport.Waiting(reason: "quiet", since: "2026-11-20T00:00:00.000Z", until: nil)
+        let upload = UploadReport(
+            id: "v-1",
+            volume: "v",
+            path: "a/b",
+            kind: .put,
+            size: 1,
+            sent: 0,
+            state: .waiting,
+            waiting: [waiting],
+            uploadProtocol: nil,
+            attempts: 0,
+            nextAttempt: nil,
+            resumable: true,
+            error: nil
+        )
+        let text = String(decoding: try JSON.encode(UploadsReport(uploads: [upload])), as: UTF8.self)
+        for part in [
+            #""until":null"#, #""protocol":null"#, #""next_attempt":null"#, #""error":null"#, #""path":"a/b""#,
+        ] {
+            #expect(text.contains(part), "\(part) in \(text)")
+        }
+    }
+}
