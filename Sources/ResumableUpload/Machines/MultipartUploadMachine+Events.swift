@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+
+extension MultipartUploadMachine {
+    package mutating func start() -> [Action] {
+        if let uploadID { return [.listParts(uploadID: uploadID)] }
+        return [.create]
+    }
+
+    /// Gives up: lets running parts end, aborts at the remote, then `cancelled`.
+    ///
+    /// Call it at most once, and not after the last action; the outcome of what runs is still reported.
+    package mutating func cancel() -> [Action] {
+        isCancelled = true
+        switch phase {
+        case .sending, .draining, .waiting: return settle(.end(.cancelled))
+        default: return []
+        }
+    }
+
+    package mutating func handle(_ event: Event) -> [Action] {
+        switch event {
+        case .created(let id): return created(id)
+        case .journalled: return journalled()
+        case .listed(let listed): return self.listed(listed)
+        case .digested(let number, let digest): return digested(number, digest)
+        case .partUploaded(let number, let digest, let tag): return partUploaded(number, digest, tag)
+        case .partFailed(let number, let fault, let retryAfter):
+            running.remove(number)
+            return partFailed(TransferPause(fault, retryAfter: retryAfter))
+        case .completed(let version): return end(.done(version))
+        case .failed(let fault, let retryAfter): return failed(TransferPause(fault, retryAfter: retryAfter))
+        case .target(let found): return judged(found)
+        case .aborted:
+            guard case .aborting(let next) = phase else { return violation() }
+            uploadID = nil
+            parts = [:]
+            return begin(next)
+        case .waited:
+            guard case .waiting(let next) = phase else { return [] }
+            return begin(next)
+        }
+    }
+
+    // MARK: creating and listing
+
+    private mutating func created(_ id: String) -> [Action] {
+        guard phase == .creating else { return violation() }
+        uploadID = id
+        parts = [:]
+        phase = .journalling
+        return [.journal(MultipartState(uploadID: id, partSize: partSize))]
+    }
+
+    private mutating func journalled() -> [Action] {
+        guard phase == .journalling else { return violation() }
+        return isCancelled ? settle(.end(.cancelled)) : begin(.send)
+    }
+
+    /// Keeps a listed part at once when the journal vouches for it, after a look at the local bytes otherwise.
+    private mutating func listed(_ listed: [Listed]) -> [Action] {
+        guard phase == .listing else { return violation() }
+        if isCancelled { return settle(.end(.cancelled)) }
+        let known = parts
+        let layout = layout
+        parts = [:]
+        unproven = [:]
+        for part in listed where (1...layout.count).contains(part.number) {
+            guard part.size == layout.range(part.number).count else { continue }
+            if let old = known[part.number], Self.bare(old.entityTag) == Self.bare(part.entityTag) {
+                parts[part.number] = old
+            } else {
+                unproven[part.number] = part
+            }
+        }
+        return begin(.send)
+    }
+
+    private mutating func digested(_ number: Int, _ digest: [UInt8]) -> [Action] {
+        running.remove(number)
+        guard let part = unproven.removeValue(forKey: number) else { return violation() }
+        var actions: [Action] = []
+        if Self.bare(part.entityTag) == Self.hexadecimal(digest) {
+            let kept = MultipartState.Part(number: number, size: part.size, md5: digest, entityTag: part.entityTag)
+            parts[number] = kept
+            actions = [.journalPart(kept)]
+        }
+        return actions + proceed()
+    }
+
+    /// An entity tag without quotes, in lower case.
+    static func bare(_ tag: String) -> String {
+        EntityTag(fieldValue: tag)?.opaque.lowercased() ?? tag
+    }
+
+    // MARK: parts
+
+    private mutating func partUploaded(_ number: Int, _ digest: [UInt8], _ tag: String) -> [Action] {
+        guard running.remove(number) != nil, (1...layout.count).contains(number) else { return violation() }
+        let size = layout.range(number).count
+        let part = MultipartState.Part(number: number, size: size, md5: digest, entityTag: tag)
+        parts[number] = part
+        return [.journalPart(part)] + proceed()
+    }
+
+    private mutating func partFailed(_ pause: TransferPause) -> [Action] {
+        if case .draining = phase { return proceed() }
+        switch pause.fault {
+        case .noSuchUpload, .notFound:
+            afterUnchanged = .create
+            return settle(.verify)
+        case .authentication where !credentialsRefreshed:
+            credentialsRefreshed = true
+            return pauseSending(pause)
+        case let fault where fault.isTransient || fault == .protocolViolation:
+            return pauseSending(pause)
+        default:
+            return settle(.end(.failed(pause.fault)))
+        }
+    }
+
+    /// Waits once for all: parts that fail meanwhile do not wait again, parts that run go on.
+    private mutating func pauseSending(_ pause: TransferPause) -> [Action] {
+        guard phase == .sending else { return [] }
+        phase = .waiting(.send)
+        return [.wait(pause)]
+    }
+
+    /// Begins as many parts as may run; completes when none is left.
+    mutating func proceed() -> [Action] {
+        switch phase {
+        case .sending: return fill()
+        case .draining(let next) where running.isEmpty: return begin(next)
+        default: return []
+        }
+    }
+
+    private mutating func fill() -> [Action] {
+        guard let uploadID else { return violation() }
+        var actions: [Action] = []
+        let layout = layout
+        var number = 1
+        while running.count < parallelism, number <= layout.count {
+            defer { number += 1 }
+            guard parts[number] == nil, !running.contains(number) else { continue }
+            running.insert(number)
+            let range = layout.range(number)
+            actions.append(
+                unproven[number] == nil
+                    ? .uploadPart(uploadID: uploadID, number: number, range: range)
+                    : .digest(number: number, range: range)
+            )
+        }
+        return running.isEmpty ? begin(.complete) : actions
+    }
+
+    // MARK: the end
+
+    private mutating func failed(_ pause: TransferPause) -> [Action] {
+        let again: Resumption
+        switch phase {
+        case .creating: again = .create
+        case .listing: again = .list
+        case .completing: return completionFailed(pause)
+        case .verifying:
+            if pause.fault == .notFound { return judged(nil) }
+            again = .verify
+        default: return violation()
+        }
+        if phase == .listing, pause.fault == .noSuchUpload || pause.fault == .notFound {
+            afterUnchanged = .create
+            return begin(.verify)
+        }
+        return wait(pause, then: again)
+    }
+
+    private mutating func completionFailed(_ pause: TransferPause) -> [Action] {
+        switch pause.fault {
+        case .preconditionFailed:
+            afterUnchanged = .redo
+            return begin(.verify)
+        case .noSuchUpload, .notFound:
+            afterUnchanged = .create
+            return begin(.verify)
+        case .rejected where relistings == 0:
+            relistings += 1
+            return begin(.list)
+        default:
+            return wait(pause, then: pause.fault.mayHaveHappened ? .verify : .complete)
+        }
+    }
+
+    /// Waits when waiting can help, else ends the upload as failed.
+    private mutating func wait(_ pause: TransferPause, then next: Resumption) -> [Action] {
+        if pause.fault == .authentication, !credentialsRefreshed {
+            credentialsRefreshed = true
+        } else if !pause.fault.isTransient && pause.fault != .protocolViolation {
+            return settle(.end(.failed(pause.fault)))
+        }
+        if isCancelled { return settle(.end(.cancelled)) }
+        phase = .waiting(next)
+        return [.wait(pause)]
+    }
+
+    private mutating func judged(_ found: ObjectVersion?) -> [Action] {
+        guard phase == .verifying else { return violation() }
+        switch TargetVerdict(found: found, intent: intent, expectedTag: expectedTag) {
+        case .ours(let version): return end(.done(version))
+        case .foreign(let version): return settle(.end(.conflict(version)))
+        case .unchanged: return unchanged()
+        }
+    }
+
+    /// The commit did not happen: the parts may still be there, or all has to be sent again.
+    private mutating func unchanged() -> [Action] {
+        let next = afterUnchanged
+        afterUnchanged = .list
+        if next == .create { uploadID = nil }
+        if isCancelled { return settle(.end(.cancelled)) }
+        guard next != .list else { return begin(.list) }
+        restarts += 1
+        return restarts <= Self.restartLimit ? begin(next) : end(.failed(.noSuchUpload))
+    }
+}
