@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import CShims
+internal import CXXHash
+internal import Glibc
+internal import ObjectStore
+internal import Platform
+internal import Synchronization
+
+/// Bytes of remote objects on the local disk, one sparse file an object version.
+///
+/// The folder may be deleted, damaged or full at any moment without a wrong
+/// byte: names are hashes that the file's trailer spells out, blocks carry
+/// checksums, and what cannot be kept is read past the cache. Two processes may
+/// use one folder: files appear by rename and go by unlink, which hurts no reader.
+/// Lock order: `registry` before an object's monitor.
+package final class BlockCache: Sendable {
+    /// Where and how much.
+    package struct Options: Hashable, Sendable {
+        /// The folder, created with mode 0700 when missing.
+        package var directory: String
+        /// The length of a block in bytes, for objects up to 64 GiB.
+        package var blockSize: Int64
+        /// The most space to take, in bytes.
+        package var capacity: Int64
+        /// The space to leave free on the disk, in bytes.
+        package var minimumFree: Int64
+        package var readahead: ReadPlanner.Limits
+
+        package init(
+            directory: String,
+            blockSize: Int64 = 256 << 10,
+            capacity: Int64 = 10 << 30,
+            minimumFree: Int64 = 512 << 20,
+            readahead: ReadPlanner.Limits = ReadPlanner.Limits()
+        ) {
+            self.directory = directory
+            self.blockSize = blockSize
+            self.capacity = capacity
+            self.minimumFree = minimumFree
+            self.readahead = readahead
+        }
+    }
+
+    struct Registration {
+        var object: CachedObject
+        var pins: Int
+        var lastUse: Double
+    }
+
+    struct Registry {
+        var objects: [String: Registration] = [:]
+        /// Bytes that may have been added since the folder was last measured.
+        var addedSinceScan: Int64 = 0
+        var lastScan: Double = 0
+        var measured: Int64 = 0
+    }
+
+    package let options: Options
+    let registry = Lock(Registry())
+    private let source: (any RangeSource)?
+    private let budget = FetchBudget(limit: 24)
+    /// Idle objects kept open, so that a file that is read again and again is verified once.
+    private static let maximumIdle = 256
+
+    /// Opens the cache; without a `source` it can only adopt, measure and trim.
+    package init(options: Options, source: (any RangeSource)?) throws(SystemError) {
+        self.options = options
+        self.source = source
+        try Files.makeDirectories(options.directory)
+    }
+
+    /// A reader of one object version; the object stays in the cache while the reader lives.
+    package func reader(of key: ObjectKey, version: ObjectVersion) -> CacheReader {
+        guard let source else { preconditionFailure("a cache without a source cannot read") }
+        do {
+            let object = try pin(key, version, source)
+            return CacheReader(key: key, version: version, object: object, cache: self, source: source)
+        } catch {
+            Log.warning("cache", "cannot use the cache for \(key): \(error); reading without it")
+            return CacheReader(key: key, version: version, object: nil, cache: self, source: source)
+        }
+    }
+
+    /// Makes a complete file the cached content of a version by moving it into the cache.
+    ///
+    /// Whatever happens, the file is gone from `path` afterwards: the caller has given it up.
+    package func adopt(_ path: String, as key: ObjectKey, version: ObjectVersion) {
+        do {
+            let target = try filePath(Self.name(key, version))
+            let file = try CacheFile.adopt(path, key: key, version: version, preferredBlockSize: options.blockSize)
+            if moorage_renameat2(AT_FDCWD, path, AT_FDCWD, target, UInt32(moorage_RENAME_NOREPLACE)) != 0 {
+                throw SystemError.last("renameat2", target)
+            }
+            _ = futimens(file.descriptor.raw, nil)
+            added(version.size)
+        } catch {
+            Log.debug("cache", "not adopted: \(error)")
+            try? Files.removeIfPresent(path)
+        }
+    }
+
+    /// Whether all bytes of the version are in the cache.
+    package func holds(_ key: ObjectKey, version: ObjectVersion) -> Bool {
+        let reader = reader(of: key, version: version)
+        return reader.isResident(ByteRange(0, version.size))
+    }
+
+    private func pin(
+        _ key: ObjectKey,
+        _ version: ObjectVersion,
+        _ source: any RangeSource
+    ) throws(SystemError) -> CachedObject {
+        let name = Self.name(key, version)
+        if let object = pinExisting(name, key, version) { return object }
+        let file = try CacheFile.open(
+            filePath(name),
+            key: key,
+            version: version,
+            preferredBlockSize: options.blockSize
+        )
+        _ = futimens(file.descriptor.raw, nil)
+        let object = try CachedObject(
+            key: key,
+            version: version,
+            name: name,
+            file: file,
+            source: source,
+            budget: budget
+        )
+        return registry.withLock { registry in
+            // Another thread may have opened it meanwhile; one object must own the file's state.
+            if let other = registry.objects[name], other.object.key == key {
+                registry.objects[name]?.pins += 1
+                return other.object
+            }
+            registry.objects[name] = Registration(object: object, pins: 1, lastUse: monotonicSeconds())
+            return object
+        }
+    }
+
+    private func pinExisting(_ name: String, _ key: ObjectKey, _ version: ObjectVersion) -> CachedObject? {
+        registry.withLock { registry in
+            guard let found = registry.objects[name], found.object.key == key, found.object.version.isSame(as: version)
+            else { return nil }
+            registry.objects[name]?.pins += 1
+            return found.object
+        }
+    }
+
+    func unpin(_ object: CachedObject, grownBy bytes: Int64) {
+        let idle: [CachedObject] = registry.withLock { registry in
+            registry.addedSinceScan += bytes
+            registry.objects[object.name]?.pins -= 1
+            registry.objects[object.name]?.lastUse = monotonicSeconds()
+            let unused = registry.objects.filter { $0.value.pins == 0 }
+            guard unused.count > Self.maximumIdle else { return [] }
+            let oldest = unused.sorted { $0.value.lastUse < $1.value.lastUse }.prefix(unused.count / 2)
+            for entry in oldest { registry.objects[entry.key] = nil }
+            return oldest.map { $0.value.object }
+        }
+        for object in idle { object.cancelFetches() }
+    }
+
+    func added(_ bytes: Int64) {
+        registry.withLock { $0.addedSinceScan += bytes }
+    }
+
+    /// The file's name: a hash of what the trailer spells out.
+    static func name(_ key: ObjectKey, _ version: ObjectVersion) -> String {
+        let validator = version.entityTag?.fieldValue ?? "\(version.lastModified?.seconds ?? 0)"
+        let bytes = key.bytes + [0] + Array("\(validator)\0\(version.size)".utf8)
+        let hash = bytes.withUnsafeBytes { XXH3_128bits($0.baseAddress, $0.count) }
+        return hexadecimalString(
+            [hash.high64, hash.low64].flatMap { word in
+                (0..<8).reversed().map { UInt8(truncatingIfNeeded: word >> (UInt64($0) * 8)) }
+            }
+        )
+    }
+
+    private func filePath(_ name: String) throws(SystemError) -> String {
+        let folder = "\(options.directory)/\(name.prefix(2))"
+        try Files.makeDirectories(folder)
+        return "\(folder)/\(name)"
+    }
+}

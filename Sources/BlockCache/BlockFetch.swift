@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import CXXHash
+internal import Glibc
+internal import ObjectStore
+internal import Platform
+internal import Synchronization
+
+/// One ranged read on its way into an object's cache file.
+///
+/// The transfer thread writes what arrives straight to the file: the copy into
+/// the page cache is what a pooled buffer would cost too, and readers may be
+/// answered as soon as their bytes have landed.
+final class BlockFetch: RangeSink, @unchecked Sendable {
+    /// What all threads see; guarded by the object's monitor.
+    struct Progress {
+        /// The offset up to which bytes are in the file.
+        var position: Int64
+        /// The offset at which this fetch stops being responsible: lowered when a reader needs bytes far ahead.
+        var limit: Int64
+        var handle: (any RangeFetch)?
+        var result: Result<Void, StoreError>?
+        /// The disk refused the bytes.
+        var diskFailed = false
+    }
+
+    let range: ByteRange
+    private let object: CachedObject
+    private let budget: FetchBudget
+    // Used by the transfer thread only.
+    private let hash: OpaquePointer?
+    private var block: Int
+    var progress: Progress
+
+    init(_ object: CachedObject, range: ByteRange, budget: FetchBudget) {
+        self.object = object
+        self.range = range
+        self.budget = budget
+        hash = XXH3_createState()
+        XXH3_64bits_reset(hash)
+        block = Int(range.lower / object.geometry.blockSize)
+        progress = Progress(position: range.lower, limit: range.upper)
+        budget.started()
+    }
+
+    deinit {
+        XXH3_freeState(hash)
+    }
+
+    /// The bytes this fetch still answers for.
+    var owned: ByteRange { ByteRange(range.lower, max(range.lower, progress.limit)) }
+
+    func received(_ bytes: UnsafeRawBufferPointer, at offset: Int64) {
+        let wanted = object.wantedBytes(of: self, offset: offset, count: bytes.count)
+        guard wanted > 0 else { return }
+        let part = UnsafeRawBufferPointer(rebasing: bytes[..<wanted])
+        do {
+            try object.file.descriptor.write(part, at: offset)
+        } catch {
+            object.diskFailed(self, error)
+            return
+        }
+        object.landed(self, upTo: offset + Int64(wanted), completed: digest(part, at: offset))
+    }
+
+    func finished(_ result: Result<Void, StoreError>) {
+        budget.ended()
+        object.ended(self, result)
+    }
+
+    /// Hashes the bytes and returns the blocks they complete.
+    private func digest(_ bytes: UnsafeRawBufferPointer, at offset: Int64) -> [(block: Int, checksum: UInt64)] {
+        var completed: [(block: Int, checksum: UInt64)] = []
+        var done = 0
+        while done < bytes.count {
+            let end = object.geometry.range(of: block).upper
+            let count = min(bytes.count - done, Int(end - offset) - done)
+            XXH3_64bits_update(hash, bytes.baseAddress.map { $0 + done }, count)
+            done += count
+            guard offset + Int64(done) == end else { break }
+            completed.append((block, XXH3_64bits_digest(hash)))
+            XXH3_64bits_reset(hash)
+            block += 1
+        }
+        return completed
+    }
+}
+
+/// Bounds the fetches in flight that nobody waits for yet.
+final class FetchBudget: Sendable {
+    private let running = Atomic<Int>(0)
+    private let limit: Int
+
+    init(limit: Int) {
+        self.limit = limit
+    }
+
+    /// Whether one more fetch may be started for readahead.
+    var allowsReadahead: Bool { running.load(ordering: .relaxed) < limit }
+
+    func started() { running.add(1, ordering: .relaxed) }
+    func ended() { running.subtract(1, ordering: .relaxed) }
+}

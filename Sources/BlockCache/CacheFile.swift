@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import CXXHash
+internal import Glibc
+package import Platform
+
+/// The file of one cached object version: its bytes, sparse, with a trailer that says which blocks are there.
+///
+/// The bytes stand at their own offsets, so that a reader can splice from the
+/// file and an uploaded staging file becomes a cache file by getting a trailer.
+/// The trailer begins at the next multiple of 4 KiB behind the object: a header
+/// that names the object, then a slot of 16 bytes a block. A slot holds the
+/// block's XXH3 and a guard value; a slot that was torn, or never written, has a
+/// wrong guard and the block counts as missing. Nothing is ever fsynced: the
+/// checksums find what a power cut left out.
+package struct CacheFile: ~Copyable, Sendable {
+    package let descriptor: FileDescriptor
+    package let geometry: BlockGeometry
+    private let firstSlot: Int64
+
+    private static let magic: [UInt8] = Array("MOORBLK1".utf8)
+    private static let slotSize = 16
+    private static let guardSeed: UInt64 = 0x4D6F_6F72_6167_6531
+
+    private init(_ descriptor: consuming FileDescriptor, _ geometry: BlockGeometry, firstSlot: Int64) {
+        self.descriptor = descriptor
+        self.geometry = geometry
+        self.firstSlot = firstSlot
+    }
+
+    /// Opens the file at `path` when it belongs to this object, else creates it anew.
+    package static func open(
+        _ path: String,
+        key: ObjectKey,
+        version: ObjectVersion,
+        preferredBlockSize: Int64
+    ) throws(SystemError) -> CacheFile {
+        let geometry = BlockGeometry(size: version.size, preferredBlockSize: preferredBlockSize)
+        let header = header(key: key, version: version, blockSize: geometry.blockSize)
+        let trailer = trailerOffset(size: version.size)
+        if !holds(path, header, at: trailer) {
+            try Files.removeIfPresent(path)
+            let created = try FileDescriptor.open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW)
+            try write(header, to: created, at: trailer)
+        }
+        let descriptor = try FileDescriptor.open(path, O_RDWR | O_NOFOLLOW)
+        return CacheFile(descriptor, geometry, firstSlot: trailer + Int64(header.count))
+    }
+
+    /// Turns a complete file into a cache file: checks its length and appends a trailer with every block's checksum.
+    package static func adopt(
+        _ path: String,
+        key: ObjectKey,
+        version: ObjectVersion,
+        preferredBlockSize: Int64
+    ) throws(SystemError) -> CacheFile {
+        let geometry = BlockGeometry(size: version.size, preferredBlockSize: preferredBlockSize)
+        let header = header(key: key, version: version, blockSize: geometry.blockSize)
+        let trailer = trailerOffset(size: version.size)
+        let descriptor = try FileDescriptor.open(path, O_RDWR | O_NOFOLLOW)
+        guard try descriptor.status().size == version.size else { throw SystemError.make(EINVAL, "adopt", path) }
+        let file = CacheFile(descriptor, geometry, firstSlot: trailer + Int64(header.count))
+        try write(header + file.slotsOfEveryBlock(), to: file.descriptor, at: trailer)
+        return file
+    }
+
+    private func slotsOfEveryBlock() throws(SystemError) -> [UInt8] {
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: Int(geometry.blockSize), alignment: 4096)
+        defer { buffer.deallocate() }
+        var slots: [UInt8] = []
+        slots.reserveCapacity(geometry.count * Self.slotSize)
+        for block in 0..<geometry.count {
+            slots += try Self.slot(block: block, checksum: checksum(of: block, buffer: buffer))
+        }
+        return slots
+    }
+
+    /// The blocks that the trailer says are there; their bytes are not verified yet.
+    package func loadSlots() throws(SystemError) -> [UInt64?] {
+        var raw = [UInt8](repeating: 0, count: geometry.count * Self.slotSize)
+        _ = try Self.read(descriptor, into: &raw, at: firstSlot)
+        return (0..<geometry.count).map { block in
+            let checksum = Self.integer(raw, at: block * Self.slotSize)
+            let mark = Self.integer(raw, at: block * Self.slotSize + 8)
+            return mark == checksum ^ (Self.guardSeed &+ UInt64(block)) ? checksum : nil
+        }
+    }
+
+    /// Records a block whose bytes have been written.
+    package func storeSlot(block: Int, checksum: UInt64) throws(SystemError) {
+        try Self.write(
+            Self.slot(block: block, checksum: checksum),
+            to: descriptor,
+            at: firstSlot + Int64(block * Self.slotSize)
+        )
+    }
+
+    /// Forgets a block.
+    package func clearSlot(block: Int) throws(SystemError) {
+        let zeros = [UInt8](repeating: 0, count: Self.slotSize)
+        try Self.write(zeros, to: descriptor, at: firstSlot + Int64(block * Self.slotSize))
+    }
+
+    /// The XXH3 of a block as it stands on disk; `buffer` holds at least one block.
+    package func checksum(of block: Int, buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> UInt64 {
+        let range = geometry.range(of: block)
+        let part = UnsafeMutableRawBufferPointer(rebasing: buffer[..<Int(range.count)])
+        let count = try descriptor.read(into: part, at: range.lower)
+        return XXH3_64bits(part.baseAddress, count)
+    }
+
+    private static func trailerOffset(size: Int64) -> Int64 { (size + 4095) / 4096 * 4096 }
+
+    private static func header(key: ObjectKey, version: ObjectVersion, blockSize: Int64) -> [UInt8] {
+        var header = magic
+        let tag = Array((version.entityTag?.fieldValue ?? "").utf8)
+        let numbers = [
+            version.size, blockSize, version.lastModified?.seconds ?? 0, Int64(key.bytes.count), Int64(tag.count),
+        ]
+        // A tag names a version alone; the time counts only where there is no tag, as listings and heads may differ.
+        for (index, number) in numbers.enumerated() {
+            header += bytes(UInt64(bitPattern: index == 2 && version.entityTag != nil ? 0 : number))
+        }
+        header += key.bytes
+        header += tag
+        header += [UInt8](repeating: 0, count: (16 - header.count % 16) % 16)
+        return header
+    }
+
+    private static func holds(_ path: String, _ header: [UInt8], at offset: Int64) -> Bool {
+        guard let file = try? FileDescriptor.open(path, O_RDONLY | O_NOFOLLOW) else { return false }
+        var found = [UInt8](repeating: 0, count: header.count)
+        return (try? read(file, into: &found, at: offset)) == header.count && found == header
+    }
+
+    private static func slot(block: Int, checksum: UInt64) -> [UInt8] {
+        bytes(checksum) + bytes(checksum ^ (guardSeed &+ UInt64(block)))
+    }
+
+    private static func bytes(_ value: UInt64) -> [UInt8] {
+        (0..<8).map { UInt8(truncatingIfNeeded: value >> (UInt64($0) * 8)) }
+    }
+
+    private static func integer(_ bytes: [UInt8], at offset: Int) -> UInt64 {
+        (0..<8).reduce(0) { $0 | UInt64(bytes[offset + $1]) << (UInt64($1) * 8) }
+    }
+
+    private static func write(
+        _ bytes: [UInt8],
+        to file: borrowing FileDescriptor,
+        at offset: Int64
+    ) throws(SystemError) {
+        let raw = file.raw
+        var done = 0
+        while done < bytes.count {
+            done += try retryingOnInterrupt("pwrite") {
+                bytes.withUnsafeBytes {
+                    pwrite(raw, $0.baseAddress.map { $0 + done }, $0.count - done, Int(offset) + done)
+                }
+            }
+        }
+    }
+
+    private static func read(
+        _ file: borrowing FileDescriptor,
+        into bytes: inout [UInt8],
+        at offset: Int64
+    ) throws(SystemError) -> Int {
+        let raw = file.raw
+        let count = bytes.count
+        var done = 0
+        while done < count {
+            let part = try retryingOnInterrupt("pread") {
+                bytes.withUnsafeMutableBytes {
+                    pread(raw, $0.baseAddress.map { $0 + done }, count - done, Int(offset) + done)
+                }
+            }
+            if part == 0 { break }
+            done += part
+        }
+        return done
+    }
+}

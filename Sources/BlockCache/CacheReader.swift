@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+package import ObjectStore
+internal import Platform
+internal import Synchronization
+
+/// One open file's view of one object version: remembers the access pattern and keeps the object in the cache.
+package final class CacheReader: Sendable {
+    package let key: ObjectKey
+    package let version: ObjectVersion
+    private let object: CachedObject?
+    private let cache: BlockCache
+    private let source: any RangeSource
+    private let planner: Lock<ReadPlanner>
+
+    init(
+        key: ObjectKey,
+        version: ObjectVersion,
+        object: CachedObject?,
+        cache: BlockCache,
+        source: any RangeSource
+    ) {
+        self.key = key
+        self.version = version
+        self.object = object
+        self.cache = cache
+        self.source = source
+        planner = Lock(ReadPlanner(limits: cache.options.readahead))
+    }
+
+    deinit {
+        if let object { cache.unpin(object, grownBy: object.version.size) }
+    }
+
+    /// Calls `body` with the bytes of `range`, which lies within the object; blocks until they are there.
+    ///
+    /// Throws what the store says; `.preconditionFailed` when the remote no longer has this version.
+    package func read<Value>(_ range: ByteRange, _ body: (CachedBytes) -> Value) throws(StoreError) -> Value {
+        guard let object else {
+            let bytes = try UncachedRead.read(key, version: version, range: range, from: source)
+            return bytes.withUnsafeBytes { body(.memory($0)) }
+        }
+        let ahead = planner.withLock { $0.read(range, objectSize: version.size) }
+        return try object.read(range, ahead: ahead, body)
+    }
+
+    /// Whether every byte of `range` is on the local disk.
+    package func isResident(_ range: ByteRange) -> Bool {
+        object?.isResident(range) ?? false
+    }
+}

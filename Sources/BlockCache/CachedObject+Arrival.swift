@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import CShims
+internal import Glibc
+internal import ObjectStore
+internal import Platform
+
+/// What fetches report, on the transfer thread.
+extension CachedObject {
+    /// How many of the arrived bytes the fetch still answers for.
+    func wantedBytes(of fetch: BlockFetch, offset: Int64, count: Int) -> Int {
+        let (wanted, handle) = monitor.inspect { _ -> (Int, (any RangeFetch)?) in
+            if fetch.progress.diskFailed { return (0, fetch.progress.handle) }
+            let wanted = max(0, min(Int64(count), fetch.progress.limit - offset))
+            return (Int(wanted), wanted == 0 ? fetch.progress.handle : nil)
+        }
+        handle?.cancel()
+        return wanted
+    }
+
+    /// Bytes of the fetch are in the file up to `position`; blocks among them are complete.
+    func landed(_ fetch: BlockFetch, upTo position: Int64, completed: [(block: Int, checksum: UInt64)]) {
+        let isAwaited = monitor.inspect { state in
+            fetch.progress.position = position
+            for entry in completed {
+                state.blocks[entry.block] = .verified
+                state.checksums[entry.block] = entry.checksum
+            }
+            return state.waiters.contains { !Self.isPending($0, state) }
+        }
+        if isAwaited { monitor.update { _ in } }
+        for entry in completed {
+            // A slot that cannot be written only costs a fetch after the next start.
+            try? file.storeSlot(block: entry.block, checksum: entry.checksum)
+        }
+    }
+
+    func diskFailed(_ fetch: BlockFetch, _ error: SystemError) {
+        Log.warning("cache", "cannot keep \(key): \(error); reading without the cache")
+        let handle = monitor.update { _ in
+            fetch.progress.diskFailed = true
+            return fetch.progress.handle
+        }
+        handle?.cancel()
+    }
+
+    func ended(_ fetch: BlockFetch, _ result: Result<Void, StoreError>) {
+        monitor.update { state in
+            fetch.progress.result = result
+            state.fetches.removeAll { $0 === fetch }
+        }
+    }
+}
+
+/// Trust and eviction.
+extension CachedObject {
+    /// Checks stored blocks against their checksums; those that differ become missing.
+    func verify(_ blocks: [Int]) {
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: Int(geometry.blockSize), alignment: 4096)
+        defer { buffer.deallocate() }
+        for block in blocks {
+            let expected = monitor.inspect { $0.checksums[block] }
+            let isSound = (try? file.checksum(of: block, buffer: buffer)) == expected
+            if !isSound {
+                Log.warning("cache", "block \(block) of \(key) is damaged on disk and will be fetched again")
+                try? file.clearSlot(block: block)
+            }
+            monitor.inspect { state in
+                if state.blocks[block] == .stored { state.blocks[block] = isSound ? .verified : .missing }
+            }
+        }
+    }
+
+    /// Gives back disk space of blocks away from the last read, unless the object is being read from this instant.
+    func releaseDistantBlocks() {
+        monitor.inspect { state in
+            guard state.readers == 0 else { return }
+            let near = ByteRange(max(0, state.lastRead - (16 << 20)), state.lastRead + (64 << 20))
+            let busy = state.fetches.map { $0.owned } + [near]
+            for block in state.blocks.indices where state.blocks[block] != .missing {
+                let range = geometry.range(of: block)
+                if busy.contains(where: { $0.intersection(range) != nil }) { continue }
+                state.blocks[block] = .missing
+                try? file.clearSlot(block: block)
+                let mode = moorage_FALLOC_FL_PUNCH_HOLE | moorage_FALLOC_FL_KEEP_SIZE
+                _ = moorage_fallocate(file.descriptor.raw, mode, range.lower, range.count)
+            }
+        }
+    }
+
+    /// Gives up all fetches under way, as nobody reads the object any more.
+    func cancelFetches() {
+        let handles = monitor.inspect { $0.fetches.compactMap { $0.progress.handle } }
+        for handle in handles { handle.cancel() }
+    }
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import Glibc
+package import ObjectStore
+internal import Platform
+
+/// One object version in the cache, shared by all its readers.
+///
+/// Each block is missing, being fetched, stored (on disk from an earlier run,
+/// not verified yet) or verified. At most one fetch answers for a block. The
+/// monitor guards the block states and the progress of the fetches; it is held
+/// across no network call and no reply. Lock order: `BlockCache` before this.
+package final class CachedObject: Sendable {
+    enum Block: UInt8 {
+        case missing
+        case stored
+        case verified
+    }
+
+    struct State {
+        var blocks: [Block]
+        /// The checksum of each stored or verified block.
+        var checksums: [UInt64]
+        var fetches: [BlockFetch] = []
+        /// What blocked readers wait for.
+        var waiters: [ByteRange] = []
+        /// Readers that rely on verified blocks staying in the file right now.
+        var readers = 0
+        /// The end of the last read, in bytes: eviction spares what lies around it.
+        var lastRead: Int64 = 0
+    }
+
+    package let key: ObjectKey
+    package let version: ObjectVersion
+    /// The file's name in the cache.
+    let name: String
+    let file: CacheFile
+    let monitor: Monitor<State>
+    private let source: any RangeSource
+    private let budget: FetchBudget
+
+    var geometry: BlockGeometry { file.geometry }
+
+    /// Objects up to this length are fetched whole.
+    static let wholeObjectLimit: Int64 = 1 << 20
+    /// The length of one ranged read ahead, in bytes.
+    private static let streamLength: Int64 = 8 << 20
+    /// A reader further ahead of a fetch than this does not wait for it to get there.
+    private static let patience: Int64 = 4 << 20
+    /// How often a read looks again before it gives up: each round a fetch has ended or lost part of its range.
+    private static let maximumRounds = 100
+
+    init(
+        key: ObjectKey,
+        version: ObjectVersion,
+        name: String,
+        file: consuming CacheFile,
+        source: any RangeSource,
+        budget: FetchBudget
+    ) throws(SystemError) {
+        let slots = try file.loadSlots()
+        self.key = key
+        self.version = version
+        self.name = name
+        self.source = source
+        self.budget = budget
+        monitor = Monitor(
+            State(blocks: slots.map { $0 == nil ? .missing : .stored }, checksums: slots.map { $0 ?? 0 })
+        )
+        self.file = file
+    }
+
+    /// Makes the bytes of `range` available and calls `body` while they are certain to stay.
+    ///
+    /// `ahead` is the offset up to which to fetch without waiting. Blocks until the bytes of `range` are there.
+    /// Throws what the store says; `.preconditionFailed` when the remote no longer has this version.
+    package func read<Value>(
+        _ range: ByteRange,
+        ahead: Int64,
+        _ body: (CachedBytes) -> Value
+    ) throws(StoreError) -> Value {
+        precondition(range.upper <= version.size, "read behind the end of an object")
+        let whole = version.size <= Self.wholeObjectLimit
+        let target = whole ? version.size : min(version.size, max(range.upper, ahead))
+        guard try makeResident(range, target: target) else {
+            let bytes = try UncachedRead.read(key, version: version, range: range, from: source)
+            return bytes.withUnsafeBytes { body(.memory($0)) }
+        }
+        defer { monitor.inspect { $0.readers -= 1 } }
+        return body(.file(file.descriptor.raw))
+    }
+
+    /// Whether every byte of `range` is in the cache file (verified or not).
+    package func isResident(_ range: ByteRange) -> Bool {
+        let blocks = geometry.blocks(in: range)
+        return monitor.inspect { state in blocks.allSatisfy { state.blocks[$0] != .missing } }
+    }
+
+    /// Gets the blocks of `range` verified in the file and counts a reader; false when the disk cannot hold them.
+    private func makeResident(_ range: ByteRange, target: Int64) throws(StoreError) -> Bool {
+        var attempts = 0
+        for _ in 0..<Self.maximumRounds {
+            var step = monitor.inspect { nextStep(&$0, range: range, target: target) }
+            start(step.toStart)
+            if !step.toVerify.isEmpty {
+                verify(step.toVerify)
+                continue
+            }
+            if step.isReady { return true }
+            step.awaited += step.toStart.filter { $0.range.intersection(range) != nil }
+            wait(for: range)
+            switch failure(of: step.awaited) {
+            case .none: continue
+            case .disk: return false
+            case .store(let error, let progressed):
+                attempts = progressed ? 0 : attempts + 1
+                let mayRetry = error.isTransient && error.cause != .unreachable && attempts < 2
+                if !mayRetry { throw error }
+            }
+        }
+        throw StoreError(.temporary, "\(key): the bytes \(range) did not arrive in \(Self.maximumRounds) attempts")
+    }
+
+    private struct Step {
+        var isReady = false
+        var toVerify: [Int] = []
+        var toStart: [BlockFetch] = []
+        var awaited: [BlockFetch] = []
+    }
+
+    private func nextStep(_ state: inout State, range: ByteRange, target: Int64) -> Step {
+        var step = Step()
+        for block in geometry.blocks(in: range) {
+            switch state.blocks[block] {
+            case .verified: continue
+            case .stored: step.toVerify.append(block)
+            case .missing: awaitMissing(block, &state, range, &step)
+            }
+        }
+        plan(&state, from: range.lower, to: target, demandEnd: range.upper, &step)
+        let isWaiting = !step.awaited.isEmpty || step.toStart.contains { $0.range.intersection(range) != nil }
+        if step.toVerify.isEmpty, !isWaiting {
+            step.isReady = true
+            state.readers += 1
+            state.lastRead = range.upper
+        }
+        return step
+    }
+
+    /// Joins the fetch that will bring a missing block's bytes, or takes the block from one that is far behind.
+    private func awaitMissing(_ block: Int, _ state: inout State, _ range: ByteRange, _ step: inout Step) {
+        guard let needed = geometry.range(of: block).intersection(range) else { return }
+        guard let fetch = state.fetches.first(where: { $0.owned.intersection(needed) != nil }) else { return }
+        if fetch.progress.position >= needed.upper { return }
+        let start = geometry.range(of: block).lower
+        if start - fetch.progress.position > Self.patience, !step.awaited.contains(where: { $0 === fetch }) {
+            fetch.progress.limit = start
+        } else {
+            step.awaited.append(fetch)
+        }
+    }
+
+    /// Creates fetches for what is neither there nor under way, demand first.
+    private func plan(
+        _ state: inout State,
+        from lower: Int64,
+        to upper: Int64,
+        demandEnd: Int64,
+        _ step: inout Step
+    ) {
+        for gap in gaps(state, in: geometry.aligned(ByteRange(lower, max(lower, upper)))) {
+            var position = gap.lower
+            while position < gap.upper {
+                if position >= demandEnd, !budget.allowsReadahead { return }
+                let end = min(gap.upper, (position / Self.streamLength + 1) * Self.streamLength)
+                let fetch = BlockFetch(self, range: geometry.aligned(ByteRange(position, end)), budget: budget)
+                state.fetches.append(fetch)
+                step.toStart.append(fetch)
+                position = fetch.range.upper
+            }
+        }
+    }
+
+    private func gaps(_ state: State, in range: ByteRange) -> [ByteRange] {
+        var missing = ExtentSet()
+        for block in geometry.blocks(in: range) where state.blocks[block] == .missing {
+            missing.insert(geometry.range(of: block))
+        }
+        for fetch in state.fetches { missing.remove(fetch.owned) }
+        return missing.ranges
+    }
+
+    private func start(_ fetches: [BlockFetch]) {
+        for fetch in fetches {
+            let handle = source.fetch(key, version: version, range: fetch.range, into: fetch)
+            let isStale = monitor.inspect { _ in
+                fetch.progress.handle = handle
+                return fetch.progress.position >= fetch.progress.limit && fetch.progress.limit < fetch.range.upper
+            }
+            if isStale { handle.cancel() }
+        }
+    }
+
+    /// Waits until no fetch under way has still to deliver bytes of `range`.
+    private func wait(for range: ByteRange) {
+        monitor.inspect { $0.waiters.append(range) }
+        _ = monitor.wait { state in Self.isPending(range, state) ? nil : true }
+        monitor.inspect { state in
+            if let index = state.waiters.firstIndex(of: range) { state.waiters.remove(at: index) }
+        }
+    }
+
+    static func isPending(_ range: ByteRange, _ state: State) -> Bool {
+        state.fetches.contains { fetch in
+            guard let part = fetch.owned.intersection(range) else { return false }
+            return fetch.progress.position < part.upper
+        }
+    }
+
+    private enum Failure {
+        case none
+        case disk
+        case store(StoreError, progressed: Bool)
+    }
+
+    private func failure(of fetches: [BlockFetch]) -> Failure {
+        monitor.inspect { _ in
+            for fetch in fetches {
+                if fetch.progress.diskFailed { return .disk }
+                guard case .failure(let error) = fetch.progress.result, error.cause != .cancelled else { continue }
+                return .store(error, progressed: fetch.progress.position > fetch.range.lower)
+            }
+            return .none
+        }
+    }
+}
