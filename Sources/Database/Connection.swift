@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import CSQLite
+
+/// An open SQLite connection with its prepared statements; used by one thread at a time, under ``Database``'s lock.
+package final class Connection {
+    private let handle: OpaquePointer
+    private var statements: [String: OpaquePointer] = [:]
+    private let path: String
+
+    init(handle: OpaquePointer, path: String) {
+        self.handle = handle
+        self.path = path
+    }
+
+    deinit {
+        for statement in statements.values { sqlite3_finalize(statement) }
+        sqlite3_close_v2(handle)
+    }
+
+    /// Runs a statement, which is prepared once and kept: `sql` must be a constant, values go into parameters.
+    ///
+    /// Returns the number of rows it changed.
+    @discardableResult
+    package func run(_ sql: String, _ values: [Value] = []) throws(DatabaseError) -> Int {
+        let statement = try prepared(sql)
+        defer { finish(statement) }
+        try bind(values, to: statement)
+        while true {
+            switch sqlite3_step(statement) {
+            case SQLITE_ROW: continue
+            case SQLITE_DONE: return Int(sqlite3_changes(handle))
+            default: throw failure(sql)
+            }
+        }
+    }
+
+    /// Runs a query and calls `body` for each row, which must not run the same statement again.
+    package func each(
+        _ sql: String,
+        _ values: [Value] = [],
+        _ body: (Row) throws(DatabaseError) -> Void
+    ) throws(DatabaseError) {
+        let statement = try prepared(sql)
+        defer { finish(statement) }
+        try bind(values, to: statement)
+        while true {
+            switch sqlite3_step(statement) {
+            case SQLITE_ROW: try body(Row(statement: statement))
+            case SQLITE_DONE: return
+            default: throw failure(sql)
+            }
+        }
+    }
+
+    /// What `body` makes of the query's first row, nil when there is none.
+    package func first<Result>(
+        _ sql: String,
+        _ values: [Value] = [],
+        _ body: (Row) throws(DatabaseError) -> Result
+    ) throws(DatabaseError) -> Result? {
+        let statement = try prepared(sql)
+        defer { finish(statement) }
+        try bind(values, to: statement)
+        switch sqlite3_step(statement) {
+        case SQLITE_ROW: return try body(Row(statement: statement))
+        case SQLITE_DONE: return nil
+        default: throw failure(sql)
+        }
+    }
+
+    /// What `body` makes of each row of a query.
+    package func all<Result>(
+        _ sql: String,
+        _ values: [Value] = [],
+        _ body: (Row) throws(DatabaseError) -> Result
+    ) throws(DatabaseError) -> [Result] {
+        var results: [Result] = []
+        try each(sql, values) { row throws(DatabaseError) in results.append(try body(row)) }
+        return results
+    }
+
+    /// Whether a query has a row.
+    package func exists(_ sql: String, _ values: [Value] = []) throws(DatabaseError) -> Bool {
+        try first(sql, values) { _ in true } ?? false
+    }
+
+    /// Runs several statements that need no parameters and are not kept.
+    package func script(_ sql: String) throws(DatabaseError) {
+        guard sqlite3_exec(handle, sql, nil, nil, nil) == SQLITE_OK else { throw failure(sql) }
+    }
+
+    /// The rowid of the last insert.
+    package var lastInsertedRow: Int64 { sqlite3_last_insert_rowid(handle) }
+
+    /// Whether a transaction is open.
+    var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
+
+    private func prepared(_ sql: String) throws(DatabaseError) -> OpaquePointer {
+        if let statement = statements[sql] { return statement }
+        var statement: OpaquePointer?
+        let persistent = UInt32(SQLITE_PREPARE_PERSISTENT)
+        guard sqlite3_prepare_v3(handle, sql, -1, persistent, &statement, nil) == SQLITE_OK, let statement else {
+            throw failure(sql)
+        }
+        statements[sql] = statement
+        return statement
+    }
+
+    private func bind(_ values: [Value], to statement: OpaquePointer) throws(DatabaseError) {
+        precondition(values.count == Int(sqlite3_bind_parameter_count(statement)), "parameters of a statement")
+        for (offset, value) in values.enumerated() {
+            let index = Int32(offset + 1)
+            let result =
+                switch value {
+                case .null: sqlite3_bind_null(statement, index)
+                case .integer(let number): sqlite3_bind_int64(statement, index, number)
+                case .text(let text): moorage_sqlite_bind_text(statement, index, text, UInt64(text.utf8.count))
+                case .blob(let bytes):
+                    bytes.withUnsafeBytes {
+                        moorage_sqlite_bind_blob(statement, index, $0.baseAddress, UInt64($0.count))
+                    }
+                }
+            guard result == SQLITE_OK else { throw failure("bind") }
+        }
+    }
+
+    private func finish(_ statement: OpaquePointer) {
+        sqlite3_reset(statement)
+        sqlite3_clear_bindings(statement)
+    }
+
+    private func failure(_ sql: String) -> DatabaseError {
+        let code = sqlite3_extended_errcode(handle)
+        let reason = String(cString: sqlite3_errmsg(handle))
+        return DatabaseError(.init(resultCode: code), code: code, "\(path): \(reason)")
+    }
+}
+
+extension DatabaseError.Kind {
+    /// The class of an SQLite result code (sqlite.org/rescode.html).
+    init(resultCode code: Int32) {
+        self =
+            switch code & 0xFF {
+            case SQLITE_BUSY, SQLITE_LOCKED: .busy
+            case SQLITE_FULL: .full
+            case SQLITE_CORRUPT, SQLITE_NOTADB: .corrupt
+            case SQLITE_READONLY, SQLITE_PERM: .readOnly
+            case SQLITE_IOERR, SQLITE_CANTOPEN: .io
+            case SQLITE_CONSTRAINT: .constraint
+            default: .other
+            }
+    }
+}

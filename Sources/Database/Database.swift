@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import CSQLite
+internal import Glibc
+internal import Platform
+
+/// The only owner of a connection to an SQLite file: one lock, one thread at a time.
+///
+/// The file is in WAL mode, so that readers in other connections and processes
+/// never wait for a writer; it is created with mode 0600, and SQLite gives its
+/// side files the same mode.
+package final class Database: @unchecked Sendable {
+    /// How much a commit promises.
+    package enum Durability: Hashable, Sendable {
+        /// Commits survive the death of the process; power loss may undo the newest, never damage the file.
+        case process
+        /// As `process`, and no sync at checkpoints either: power loss may damage the file. For caches.
+        case none
+    }
+
+    package struct Options: Sendable {
+        package var durability: Durability
+        /// The page cache, in KiB.
+        package var cacheSize: Int
+        package var isReadOnly: Bool
+        /// How long to wait for another process's write transaction, in milliseconds.
+        package var busyTimeout: Int32
+
+        package init(
+            durability: Durability = .process,
+            cacheSize: Int = 4096,
+            isReadOnly: Bool = false,
+            busyTimeout: Int32 = 10_000
+        ) {
+            self.durability = durability
+            self.cacheSize = cacheSize
+            self.isReadOnly = isReadOnly
+            self.busyTimeout = busyTimeout
+        }
+    }
+
+    // The mutex serialises every access to `connection`, which is why the class may be shared.
+    private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
+    private let connection: Connection
+    private let options: Options
+
+    /// Opens a file, creating it when missing and not read-only, and brings its schema up to date.
+    ///
+    /// `migrations[n]` takes a file from version n to n + 1 (`PRAGMA user_version`); a file of a
+    /// later version is refused with `.newerFormat`.
+    package init(path: String, options: Options = Options(), migrations: [String] = []) throws(DatabaseError) {
+        self.options = options
+        pthread_mutex_init(mutex, nil)
+        do throws(DatabaseError) {
+            connection = try Self.open(path, options)
+            try Self.migrate(connection, migrations, path)
+        } catch {
+            pthread_mutex_destroy(mutex)
+            mutex.deallocate()
+            throw error
+        }
+    }
+
+    deinit {
+        pthread_mutex_destroy(mutex)
+        mutex.deallocate()
+    }
+
+    /// Runs statements without a transaction: each one sees the newest commit.
+    package func read<Result>(
+        _ body: (Connection) throws(DatabaseError) -> Result
+    ) throws(DatabaseError) -> Result {
+        pthread_mutex_lock(mutex)
+        defer { pthread_mutex_unlock(mutex) }
+        return try body(connection)
+    }
+
+    /// Runs statements on one snapshot.
+    package func snapshot<Result>(
+        _ body: (Connection) throws(DatabaseError) -> Result
+    ) throws(DatabaseError) -> Result {
+        try read { connection throws(DatabaseError) in
+            try connection.run("BEGIN")
+            return try Self.finishing(connection, body)
+        }
+    }
+
+    /// Runs `body` as one transaction, which is undone when it throws.
+    ///
+    /// With `durable` the commit, and every earlier one of any process, is on stable storage
+    /// when the call returns: the commit ends with an fsync of the log.
+    package func write<Result>(
+        durable: Bool = false,
+        _ body: (Connection) throws(DatabaseError) -> Result
+    ) throws(DatabaseError) -> Result {
+        try read { connection throws(DatabaseError) in
+            if durable { try connection.run("PRAGMA synchronous=FULL") }
+            defer { if durable { _ = try? connection.run(options.durability.pragma) } }
+            try connection.run("BEGIN IMMEDIATE")
+            return try Self.finishing(connection, body)
+        }
+    }
+
+    private static func finishing<Result>(
+        _ connection: Connection,
+        _ body: (Connection) throws(DatabaseError) -> Result
+    ) throws(DatabaseError) -> Result {
+        do throws(DatabaseError) {
+            let result = try body(connection)
+            try connection.run("COMMIT")
+            return result
+        } catch {
+            // Some errors (full disk, I/O) have ended the transaction already.
+            if connection.isInTransaction { _ = try? connection.run("ROLLBACK") }
+            throw error
+        }
+    }
+
+    private static func open(_ path: String, _ options: Options) throws(DatabaseError) -> Connection {
+        if !options.isReadOnly { try createPrivately(path) }
+        var handle: OpaquePointer?
+        // No NOFOLLOW: a state directory may be reached through links; the file itself was checked above.
+        let access = options.isReadOnly ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE
+        let result = sqlite3_open_v2(path, &handle, access | SQLITE_OPEN_NOMUTEX, nil)
+        guard let handle else { throw DatabaseError(.other, code: result, "\(path): out of memory") }
+        let connection = Connection(handle: handle, path: path)
+        guard result == SQLITE_OK else {
+            throw DatabaseError(
+                .init(resultCode: result),
+                code: result,
+                "\(path): \(String(cString: sqlite3_errmsg(handle)))"
+            )
+        }
+        sqlite3_busy_timeout(handle, options.busyTimeout)
+        sqlite3_extended_result_codes(handle, 1)
+        try configure(connection, options)
+        return connection
+    }
+
+    private static func configure(_ connection: Connection, _ options: Options) throws(DatabaseError) {
+        try connection.script("PRAGMA mmap_size=0; PRAGMA cache_size=-\(options.cacheSize); PRAGMA foreign_keys=OFF")
+        try connection.script("PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA temp_store=MEMORY")
+        guard !options.isReadOnly else { return }
+        try connection.script("PRAGMA journal_mode=WAL; PRAGMA journal_size_limit=16777216")
+        try connection.script(options.durability.pragma)
+    }
+
+    /// Creates the file with mode 0600, whatever the umask, before SQLite would with its own.
+    private static func createPrivately(_ path: String) throws(DatabaseError) {
+        do throws(SystemError) {
+            _ = try FileDescriptor.open(path, O_RDWR | O_CREAT | O_NOFOLLOW)
+        } catch {
+            let kind: DatabaseError.Kind =
+                switch error.code {
+                case ENOSPC, EDQUOT: .full
+                case EROFS, EACCES, EPERM: .readOnly
+                default: .io
+                }
+            throw DatabaseError(kind, error.description)
+        }
+    }
+
+    private static func migrate(_ connection: Connection, _ steps: [String], _ path: String) throws(DatabaseError) {
+        guard !steps.isEmpty else { return }
+        guard try version(connection, path, steps.count) < steps.count else { return }
+        try connection.run("BEGIN IMMEDIATE")
+        try finishing(connection) { connection throws(DatabaseError) in
+            for step in try version(connection, path, steps.count)..<steps.count {
+                try connection.script(steps[step])
+                try connection.script("PRAGMA user_version=\(step + 1)")
+            }
+        }
+    }
+
+    private static func version(
+        _ connection: Connection,
+        _ path: String,
+        _ known: Int
+    ) throws(DatabaseError) -> Int {
+        let version = try connection.first("PRAGMA user_version") { Int($0.integer(0)) } ?? 0
+        guard version <= known else {
+            throw DatabaseError(.newerFormat, "\(path): written by a newer version; use that version for this volume")
+        }
+        return version
+    }
+}
+
+extension Database.Durability {
+    fileprivate var pragma: String {
+        switch self {
+        case .process: "PRAGMA synchronous=NORMAL"
+        case .none: "PRAGMA synchronous=OFF"
+        }
+    }
+}

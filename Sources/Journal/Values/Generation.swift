@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+
+/// What shows where a generation has no bytes of its own.
+package enum Underlay: Hashable, Sendable {
+    /// Nothing: gaps read as zeros.
+    case none
+    /// A version of a remote object.
+    case remote(ObjectKey, ObjectVersion)
+    /// An older local generation, whose upload runs.
+    case generation(GenerationID)
+}
+
+/// Which bytes of a file are where. The mount changes a copy of it while it writes and records it in the journal.
+///
+/// Byte `o` below `size` is in the staging file when `extents` has it, else shows
+/// the underlay when `o < underlayLength`, else is zero.
+package struct ContentMap: Hashable, Sendable {
+    /// The file's size in bytes.
+    package private(set) var size: Int64
+    /// The bytes that are in the staging file; never beyond `size`.
+    package private(set) var extents: ExtentSet
+    /// How many bytes of the underlay show through; never above `size`.
+    package private(set) var underlayLength: Int64
+
+    /// Creates a map; parts beyond `size` are cut off.
+    package init(size: Int64, extents: ExtentSet = ExtentSet(), underlayLength: Int64 = 0) {
+        var extents = extents
+        extents.truncate(to: size)
+        self.size = size
+        self.extents = extents
+        self.underlayLength = min(underlayLength, size)
+    }
+
+    /// Notes that `range` was written to the staging file; the file grows when it ends behind its end.
+    package mutating func write(_ range: ByteRange) {
+        guard !range.isEmpty else { return }
+        extents.insert(range)
+        size = max(size, range.upper)
+    }
+
+    /// Cuts the file, or extends it with zeros.
+    package mutating func truncate(to newSize: Int64) {
+        extents.truncate(to: newSize)
+        underlayLength = min(underlayLength, newSize)
+        size = newSize
+    }
+
+    /// Whether nothing but the underlay shows, in its whole `length`.
+    package func isPure(length: Int64) -> Bool {
+        extents.isEmpty && underlayLength == length && size == length
+    }
+
+    /// The ranges of the file that come from the underlay, in ascending order.
+    package var underlayRanges: [ByteRange] { extents.gaps(in: ByteRange(0, underlayLength)) }
+}
+
+/// One content of a file: immutable once sealed.
+package struct Generation: Hashable, Sendable {
+    package let id: GenerationID
+    package var content: ContentMap
+    package var underlay: Underlay
+    /// No more writes: what an upload may take.
+    package var isSealed: Bool
+    /// The staging data and this record of it survive power loss.
+    package var isSynced: Bool
+    /// Counts the records of this content, so that a sync of an older one is not taken for the newest.
+    package var revision: Int64
+
+    package init(
+        id: GenerationID,
+        content: ContentMap,
+        underlay: Underlay,
+        isSealed: Bool,
+        isSynced: Bool,
+        revision: Int64
+    ) {
+        self.id = id
+        self.content = content
+        self.underlay = underlay
+        self.isSealed = isSealed
+        self.isSynced = isSynced
+        self.revision = revision
+    }
+
+    package var size: Int64 { content.size }
+
+    /// The remote object whose bytes are exactly this content, when there is one and no local bytes are needed.
+    package var wholeRemote: (key: ObjectKey, version: ObjectVersion)? {
+        guard case .remote(let key, let version) = underlay, content.isPure(length: version.size) else { return nil }
+        return (key, version)
+    }
+}
