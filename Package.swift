@@ -111,5 +111,6 @@ let package = Package(
         tests("TestSupport", ["Base", "Platform"]),
         tests("Control", ["Base", "Platform", "Control"]),
         tests("Policy", ["Base", "Policy"]),
+        tests("S3Wire", ["Base", "Digests", "HTTPWire", "S3Wire"]),
     ]
 )
