@@ -112,5 +112,6 @@ let package = Package(
         tests("Control", ["Base", "Platform", "Control"]),
         tests("Policy", ["Base", "Policy"]),
         tests("S3Wire", ["Base", "Digests", "HTTPWire", "S3Wire"]),
+        tests("Flusher", ["Base", "Platform", "Policy", "Control", "ObjectStore", "Journal", "Flusher"]),
     ]
 )

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+package import Policy
+
+/// Decides what to start next and why the rest waits: a pure value, told of rows, facts and time.
+///
+/// Highest priority first, then oldest first. Small and large work have a queue each: large work never takes
+/// every worker while small work waits, nor small work all of them while large work waits, so neither starves.
+/// Every change costs O(log n) in the number of rows, except a change of a volume's facts.
+package struct Scheduler: Sendable {
+    private struct Entry: Sendable {
+        var row: ScheduledRow
+        /// Tells the one valid place in the queues from outdated ones.
+        var stamp: UInt64
+        var isReady = false
+        /// The row that must go first.
+        var blocker: RowID?
+        /// When to ask again whether the dependency is still there, where no row is known to wait for.
+        var recheck: Timestamp?
+    }
+
+    private struct Place: Comparable, Sendable {
+        var priority: Int
+        var changed: Timestamp
+        var id: RowID
+        var stamp: UInt64
+
+        static func < (left: Place, right: Place) -> Bool {
+            if left.priority != right.priority { return left.priority > right.priority }
+            if left.changed != right.changed { return left.changed < right.changed }
+            return left.id < right.id
+        }
+    }
+
+    private struct Alarm: Comparable, Sendable {
+        var time: Timestamp
+        var id: RowID
+        var stamp: UInt64
+
+        static func < (left: Alarm, right: Alarm) -> Bool {
+            left.time == right.time ? left.id < right.id : left.time < right.time
+        }
+    }
+
+    private let limits: SchedulerLimits
+    private var volumes: [String: (facts: VolumeFacts, settings: PolicySettings)] = [:]
+    private var entries: [RowID: Entry] = [:]
+    private var running: [RowID: ScheduledRow.Size] = [:]
+    private var ready: [ScheduledRow.Size: BinaryHeap<Place>] = [.small: BinaryHeap(), .large: BinaryHeap()]
+    private var readyCount: [ScheduledRow.Size: Int] = [.small: 0, .large: 0]
+    private var alarms = BinaryHeap<Alarm>()
+    private var dependents: [RowID: Set<RowID>] = [:]
+    private var lastStamp: UInt64 = 0
+
+    package init(limits: SchedulerLimits = SchedulerLimits()) {
+        self.limits = limits
+    }
+
+    /// The rows known, running ones included.
+    package var count: Int { entries.count }
+    package var runningCount: Int { running.count }
+
+    package func isRunning(_ id: RowID) -> Bool { running[id] != nil }
+    package func row(_ id: RowID) -> ScheduledRow? { entries[id]?.row }
+
+    /// The rows known of a volume.
+    package func rows(of volume: String) -> [RowID] { entries.keys.filter { $0.volume == volume } }
+
+    /// Takes in what is known of a volume and looks at each of its rows again.
+    package mutating func setFacts(
+        _ facts: VolumeFacts,
+        settings: PolicySettings,
+        of volume: String,
+        now: Timestamp
+    ) {
+        volumes[volume] = (facts, settings)
+        for id in rows(of: volume) { reconsider(id, now: now) }
+    }
+
+    /// Forgets a volume and its rows; running work stays known until ``finished(_:now:)``.
+    package mutating func removeVolume(_ volume: String) {
+        volumes[volume] = nil
+        for id in rows(of: volume) { forget(id) }
+    }
+
+    /// Takes in a new or changed row.
+    ///
+    /// What was asked for it by a person and not begun yet is kept.
+    package mutating func update(_ row: ScheduledRow, now: Timestamp) {
+        var row = row
+        let old = entries[row.id]
+        if let old, old.row.facts.isForced, running[row.id] == nil { row.facts.isForced = true }
+        // What it waited for is asked anew when its turn comes.
+        unlink(row.id)
+        withdraw(row.id)
+        entries[row.id] = Entry(row: row, stamp: nextStamp())
+        reconsider(row.id, now: now)
+    }
+
+    /// Forgets a row that is done or gone, and looks again at what waited for it.
+    package mutating func remove(_ id: RowID, now: Timestamp) {
+        forget(id)
+        release(dependentsOf: id, now: now)
+    }
+
+    /// Starts a row without regard to quiet period, backoff and not-before.
+    package mutating func force(_ id: RowID, now: Timestamp) {
+        guard entries[id] != nil else { return }
+        entries[id]?.row.facts.isForced = true
+        reconsider(id, now: now)
+    }
+
+    /// Notes that a row must wait for another one, or, with `blocker` nil, for a moment.
+    package mutating func block(_ id: RowID, on blocker: RowID?, detail: String, now: Timestamp) {
+        running[id] = nil
+        guard entries[id] != nil else { return }
+        unlink(id)
+        entries[id]?.row.facts.dependency = detail
+        if let blocker, blocker != id, entries[blocker] != nil || running[blocker] != nil {
+            entries[id]?.blocker = blocker
+            dependents[blocker, default: []].insert(id)
+        } else {
+            entries[id]?.recheck = now.advanced(bySeconds: 0.5)
+        }
+        reconsider(id, now: now)
+    }
+
+    /// The next row to start, which then counts as running; nil when nothing may start now.
+    package mutating func next(now: Timestamp) -> ScheduledRow? {
+        advance(to: now)
+        guard running.count < limits.workers else { return nil }
+        let order: [ScheduledRow.Size] =
+            switch (first(.small), first(.large)) {
+            case (let small?, let large?): large < small ? [.large, .small] : [.small, .large]
+            case (nil, .some): [.large]
+            case (.some, nil): [.small]
+            case (nil, nil): []
+            }
+        for size in order where hasRoom(for: size) {
+            if let row = take(size) { return row }
+        }
+        return nil
+    }
+
+    /// Notes that the work on a row is over, however it ended.
+    ///
+    /// The row stays known, out of the queues, until ``update(_:now:)`` or ``remove(_:now:)`` tell what became of it.
+    package mutating func finished(_ id: RowID, now: Timestamp) {
+        running[id] = nil
+        entries[id]?.row.facts.isForced = false
+        release(dependentsOf: id, now: now)
+    }
+
+    /// Puts a row back that was taken by ``next(now:)`` and not begun.
+    package mutating func putBack(_ id: RowID, now: Timestamp) {
+        running[id] = nil
+        reconsider(id, now: now)
+    }
+
+    /// Why a row does not start; empty when it runs, or would if a worker were free.
+    package func waiting(_ id: RowID, now: Timestamp) -> [Waiting] {
+        guard let entry = entries[id], running[id] == nil, let volume = volumes[id.volume] else { return [] }
+        return Policy.reasons(entry.row.facts, volume: volume.facts, settings: volume.settings, now: now)
+    }
+
+    /// When a row may become ready by the passing of time; nil when none will.
+    package mutating func lookAgain() -> Timestamp? {
+        while let alarm = alarms.first, entries[alarm.id]?.stamp != alarm.stamp { _ = alarms.popFirst() }
+        return alarms.first?.time
+    }
+
+    // MARK: queues
+
+    private func hasRoom(for size: ScheduledRow.Size) -> Bool {
+        let other: ScheduledRow.Size = size == .small ? .large : .small
+        let mine = running.values.count { $0 == size }
+        let isOtherWaiting = readyCount[other, default: 0] > 0
+        let isOtherRunning = running.values.contains(other)
+        // With one worker there is nothing to keep free: the oldest goes.
+        let reserve = isOtherWaiting && !isOtherRunning && limits.workers > 1 ? 1 : 0
+        let bound = size == .large ? min(limits.large, limits.workers) : limits.workers
+        return mine < min(bound, limits.workers - reserve)
+    }
+
+    private mutating func first(_ size: ScheduledRow.Size) -> Place? {
+        while let place = ready[size]?.first {
+            if let entry = entries[place.id], entry.stamp == place.stamp, entry.isReady { return place }
+            _ = ready[size]?.popFirst()
+        }
+        return nil
+    }
+
+    private mutating func take(_ size: ScheduledRow.Size) -> ScheduledRow? {
+        guard let place = first(size), let row = entries[place.id]?.row else { return nil }
+        _ = ready[size]?.popFirst()
+        withdraw(place.id)
+        running[place.id] = size
+        return row
+    }
+
+    private mutating func advance(to now: Timestamp) {
+        while let alarm = alarms.first, alarm.time <= now {
+            _ = alarms.popFirst()
+            guard let entry = entries[alarm.id], entry.stamp == alarm.stamp else { continue }
+            reconsider(alarm.id, now: now)
+        }
+    }
+
+    /// Puts a row where it belongs now: among the ready ones, at a time to look again, or nowhere.
+    private mutating func reconsider(_ id: RowID, now: Timestamp) {
+        if let recheck = entries[id]?.recheck, recheck <= now { unlink(id) }
+        guard let row = entries[id]?.row else { return }
+        withdraw(id)
+        guard running[id] == nil, let volume = volumes[id.volume] else { return }
+        let reasons = Policy.reasons(row.facts, volume: volume.facts, settings: volume.settings, now: now)
+        if reasons.isEmpty {
+            let stamp = nextStamp()
+            entries[id]?.stamp = stamp
+            entries[id]?.isReady = true
+            readyCount[row.size, default: 0] += 1
+            let place = Place(priority: row.priority, changed: row.facts.changed, id: id, stamp: stamp)
+            ready[row.size]?.insert(place)
+        } else if let time = Policy.lookAgain(reasons) ?? entries[id]?.recheck {
+            setAlarm(id, at: time)
+        }
+    }
+
+    private mutating func setAlarm(_ id: RowID, at time: Timestamp) {
+        let stamp = nextStamp()
+        entries[id]?.stamp = stamp
+        alarms.insert(Alarm(time: time, id: id, stamp: stamp))
+    }
+
+    /// Takes a row out of the queues; its places there become outdated.
+    private mutating func withdraw(_ id: RowID) {
+        guard let entry = entries[id] else { return }
+        if entry.isReady { readyCount[entry.row.size, default: 1] -= 1 }
+        let stamp = nextStamp()
+        entries[id]?.isReady = false
+        entries[id]?.stamp = stamp
+    }
+
+    private mutating func nextStamp() -> UInt64 {
+        lastStamp += 1
+        return lastStamp
+    }
+
+    private mutating func forget(_ id: RowID) {
+        withdraw(id)
+        unlink(id)
+        entries[id] = nil
+    }
+
+    // MARK: dependencies
+
+    /// Drops what a row is known to wait for.
+    private mutating func unlink(_ id: RowID) {
+        if let blocker = entries[id]?.blocker {
+            dependents[blocker]?.remove(id)
+            if dependents[blocker]?.isEmpty == true { dependents[blocker] = nil }
+        }
+        entries[id]?.blocker = nil
+        entries[id]?.recheck = nil
+        entries[id]?.row.facts.dependency = nil
+    }
+
+    private mutating func release(dependentsOf id: RowID, now: Timestamp) {
+        for dependent in dependents.removeValue(forKey: id) ?? [] {
+            unlink(dependent)
+            reconsider(dependent, now: now)
+        }
+    }
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+
+/// What is known of the way to a volume's remote.
+package struct VolumeFacts: Hashable, Sendable {
+    package enum Connection: String, Hashable, Sendable {
+        case unknown
+        case online
+        /// The last requests did not get through: a network that is away, or a server that is down.
+        case offline
+    }
+
+    package enum Authentication: String, Hashable, Sendable {
+        case unknown
+        case accepted
+        /// The credentials are missing, wrong or expired.
+        case refused
+    }
+
+    package var connection: Fact<Connection>
+    package var authentication: Fact<Authentication>
+    /// Whether the disk of the state folder has room for what an upload may have to fetch first.
+    package var hasDiskSpace: Fact<Bool>
+
+    package init(at now: Timestamp) {
+        connection = Fact(.unknown, source: "none", at: now)
+        authentication = Fact(.unknown, source: "none", at: now)
+        hasDiskSpace = Fact(true, source: "none", at: now)
+    }
+}
+
+/// What the settings of a volume say.
+package struct PolicySettings: Hashable, Sendable {
+    /// How long a file must be left alone before its upload begins, in seconds.
+    package var quietPeriod: Double
+    /// No wait for another attempt is longer, in seconds; also what guards against a clock that was set back.
+    package var longestBackoff: Double
+
+    package init(quietPeriod: Double = 2, longestBackoff: Double = 300) {
+        self.quietPeriod = quietPeriod
+        self.longestBackoff = longestBackoff
+    }
+}
+
+/// What the decision needs to know of one piece of work.
+package struct WorkFacts: Hashable, Sendable {
+    /// The last local change.
+    package var changed: Timestamp
+    package var isPaused: Bool
+    package var notBefore: Timestamp?
+    /// When to try again after a failure.
+    package var nextAttempt: Timestamp?
+    /// What must be done first, in words.
+    package var dependency: String?
+    /// Asked for by a person: quiet period, backoff and not-before do not count.
+    package var isForced: Bool
+    /// Needs room on the local disk first.
+    package var needsDiskSpace: Bool
+
+    package init(
+        changed: Timestamp,
+        isPaused: Bool = false,
+        notBefore: Timestamp? = nil,
+        nextAttempt: Timestamp? = nil,
+        dependency: String? = nil,
+        isForced: Bool = false,
+        needsDiskSpace: Bool = false
+    ) {
+        self.changed = changed
+        self.isPaused = isPaused
+        self.notBefore = notBefore
+        self.nextAttempt = nextAttempt
+        self.dependency = dependency
+        self.isForced = isForced
+        self.needsDiskSpace = needsDiskSpace
+    }
+}
