@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Control
+internal import Glibc
+internal import Platform
+
+/// `moorage flush`: waits until everything pending is remote.
+enum FlushCommand {
+    static let definition = CommandDefinition(
+        name: "flush",
+        operands: "[PATH|REMOTE]",
+        operandCount: 0...1,
+        flags: [FlagDefinition("timeout", "SECONDS", "give up waiting after this time (uploads go on)")],
+        summary: "wait until everything pending is remote"
+    ) { arguments throws(CommandFailure) in
+        let timeout = try arguments.seconds("timeout")
+        let instance = try Instance.current()
+        var selection = UploadSelection()
+        if let word = arguments.operands.first {
+            guard let found = try SelectionResolver(instance).resolve(word) else {
+                throw CommandFailure("\(word): not in a volume that was mounted here; see moorage status")
+            }
+            selection = found
+        }
+        return try run(instance, selection, timeout: timeout)
+    }
+
+    /// Flushes, showing progress on a terminal; 0 when all is remote.
+    static func run(
+        _ instance: Instance,
+        _ selection: UploadSelection,
+        timeout: Double?
+    ) throws(CommandFailure) -> Int32 {
+        let end = timeout.map { monotonicSeconds() + $0 }
+        let display = FlushDisplay()
+        var failures = 0
+        while true {
+            let remaining = end.map { max(0, $0 - monotonicSeconds()) }
+            do throws(ControlError) {
+                let client = try instance.launcher.connect(program: "flush")
+                if let credentials = HandedCredentials.ofEnvironment() {
+                    _ = try client.call(.credentials(volume: nil, credentials: credentials))
+                }
+                let reply = try client.stream(.flush(selection: selection, timeout: remaining), timeout: nil) {
+                    failures = 0
+                    display.show($0)
+                }
+                display.finish()
+                guard case .flushed(let left) = reply else { throw .malformed("no end of the flush") }
+                return try report(left, timedOut: end.map { monotonicSeconds() >= $0 - 0.05 } ?? false)
+            } catch {
+                // A flusher that was killed is started again; what it had sent stays sent.
+                failures += 1
+                guard case .closed = error, failures < 5, remaining.map({ $0 > 0 }) ?? true else {
+                    display.finish()
+                    throw CommandFailure(flusher: error)
+                }
+                usleep(200_000)
+            }
+        }
+    }
+
+    private static func report(_ left: [UploadReport], timedOut: Bool) throws(CommandFailure) -> Int32 {
+        if left.isEmpty { return 0 }
+        for upload in left.prefix(20) { Console.note(UploadText.problem(upload)) }
+        if left.count > 20 { Console.note("and \(left.count - 20) more; see moorage uploads") }
+        let reason = timedOut ? "time is up" : "not everything could be sent"
+        throw CommandFailure("flush: \(reason): \(counted(left.count, "file")) left; see moorage uploads")
+    }
+}
+
+/// Shows a flush's progress: a bar on a terminal, nothing otherwise.
+final class FlushDisplay {
+    private var line = ProgressLine()
+    private var isShown = false
+    private var lastTime = 0.0
+    private let isTerminal = Console.isTerminal
+
+    func show(_ progress: FlushProgress) {
+        guard isTerminal else { return }
+        let now = monotonicSeconds()
+        let isDone = progress.filesDone >= progress.filesTotal
+        guard isDone || now - lastTime > 0.1 else { return }
+        lastTime = now
+        let text = line.render(
+            filesDone: progress.filesDone,
+            filesTotal: progress.filesTotal,
+            bytesDone: progress.bytesDone,
+            bytesTotal: progress.bytesTotal,
+            note: progress.isOffline ? "offline, waiting" : nil,
+            time: now,
+            width: Console.width
+        )
+        Console.text("\r\(text)\u{1B}[K")
+        isShown = true
+    }
+
+    func finish() {
+        if isShown { Console.text("\n") }
+        isShown = false
+    }
+}

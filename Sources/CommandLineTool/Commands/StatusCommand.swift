@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Configuration
+internal import Control
+internal import Glibc
+internal import Platform
+
+/// `moorage status`: volumes, what is pending, the flusher, and the facts it decides by.
+enum StatusCommand {
+    static let definition = CommandDefinition(
+        name: "status",
+        operands: "",
+        operandCount: 0...0,
+        flags: [
+            FlagDefinition("json", nil, "print one JSON document"),
+            FlagDefinition("watch", nil, "print again every second until interrupted"),
+        ],
+        summary: "show volumes and what is pending"
+    ) { arguments throws(CommandFailure) in
+        let instance = try Instance.current()
+        while true {
+            let report = try report(instance)
+            if arguments.has("watch"), Console.isTerminal { Console.text("\u{1B}[H\u{1B}[2J") }
+            if arguments.has("json") {
+                Console.bytes(try document(report))
+            } else {
+                for line in text(report) { Console.line(line) }
+            }
+            guard arguments.has("watch") else { return 0 }
+            usleep(1_000_000)
+        }
+    }
+
+    /// What the flusher says, or what the journals say when none runs.
+    static func report(_ instance: Instance) throws(CommandFailure) -> StatusReport {
+        guard case .status(let report) = try instance.connect().ask(.status) else { throw .unexpectedReply }
+        return withMountpoints(report, instance)
+    }
+
+    /// The mountpoint of a volume is where it is mounted now; nil when it is not.
+    private static func withMountpoints(_ report: StatusReport, _ instance: Instance) -> StatusReport {
+        var report = report
+        for index in report.volumes.indices {
+            guard let volume = instance.volumes().first(where: { $0.id == report.volumes[index].id }) else { continue }
+            report.volumes[index].mountpoint = volume.currentMountpoint(instance.directories)
+        }
+        return report
+    }
+
+    static func text(_ report: StatusReport) -> [String] {
+        var lines = report.volumes.flatMap { volume in
+            ["\(volume.remote)\(volume.mountpoint.map { "  on \($0)" } ?? "  not mounted")", "  \(summary(volume))"]
+                + (volume.error.map { ["  \(Console.oneLine($0))"] } ?? [])
+        }
+        if report.volumes.isEmpty { lines.append("no volume was mounted here yet") }
+        lines.append(report.flusher.running ? "flusher running, pid \(report.flusher.pid ?? 0)" : "flusher not running")
+        return lines
+    }
+
+    private static func summary(_ volume: VolumeReport) -> String {
+        var parts: [String] = volume.connection == "unknown" ? [] : [volume.connection]
+        if volume.pending.files == 0 {
+            parts.append("nothing pending")
+        } else {
+            parts.append("\(counted(volume.pending.files, "file")) pending, \(humanBytes(volume.pending.bytes))")
+        }
+        if volume.uploading.files > 0 {
+            let done = humanBytes(volume.uploading.bytesDone)
+            parts.append("uploading \(volume.uploading.files): \(done) of \(humanBytes(volume.uploading.bytesTotal))")
+        }
+        if volume.attention > 0 { parts.append("\(volume.attention) need attention, see moorage uploads") }
+        if volume.conflicts > 0 { parts.append(counted(volume.conflicts, "conflict")) }
+        parts.append("cache \(humanBytes(volume.cache.bytes)) of \(humanBytes(volume.cache.limit))")
+        return parts.joined(separator: " · ")
+    }
+}
+
+extension VolumeDescription {
+    /// Where the volume is mounted now: its lock is held and the kernel knows the mount.
+    func currentMountpoint(_ directories: Directories) -> String? {
+        guard let mountpoint, FileLock.holder(of: directories.places(of: self).mountLock).isHeld else { return nil }
+        return MountTable.isMoorage(at: mountpoint) ? mountpoint : nil
+    }
+}

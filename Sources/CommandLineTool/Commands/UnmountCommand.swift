@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Configuration
+internal import Control
+internal import Glibc
+internal import Platform
+
+/// `moorage unmount`: takes a mount down; uploads go on, or are waited for.
+enum UnmountCommand {
+    static let definition = CommandDefinition(
+        name: "unmount",
+        operands: "MOUNTPOINT",
+        operandCount: 1...1,
+        flags: [
+            FlagDefinition("wait", nil, "return when everything is remote"),
+            FlagDefinition("timeout", "SECONDS", "with --wait: give up waiting after this time (uploads go on)"),
+        ],
+        summary: "unmount; what is pending uploads on its own"
+    ) { arguments throws(CommandFailure) in
+        let timeout = try arguments.seconds("timeout")
+        guard timeout == nil || arguments.has("wait") else { throw .usage("unmount: --timeout goes with --wait") }
+        let path = AbsolutePath.resolvedFolder(arguments.operands[0])
+        let instance = try Instance.current()
+        let volume = instance.volumes().first { $0.mountpoint == path }
+        guard MountTable.isMoorage(at: path) else {
+            throw CommandFailure("unmount: \(path): no bucket is mounted there; see moorage status")
+        }
+        try detach(path)
+        if let volume { try waitForEnd(of: volume, instance) }
+        guard arguments.has("wait"), let volume else { return 0 }
+        return try FlushCommand.run(instance, UploadSelection(volumes: [volume.id]), timeout: timeout)
+    }
+
+    /// Takes the mount out of the kernel's table.
+    static func detach(_ path: String) throws(CommandFailure) {
+        if geteuid() == 0 {
+            if umount2(path, Int32(umountNoFollow)) == 0 { return }
+            throw failure(path, errno)
+        }
+        let status = try ExternalProgram.run("fusermount3", ["-u", "--", path])
+        guard status != 0 else { return }
+        throw failure(path, MountTable.isMoorage(at: path) ? EBUSY : EPERM)
+    }
+
+    private static let umountNoFollow = 8
+
+    private static func failure(_ path: String, _ code: Int32) -> CommandFailure {
+        let error = SystemError.make(code, "umount")
+        let next = code == EBUSY ? "; close what uses it (fuser -m \(path) names it) and try again" : ""
+        return CommandFailure("unmount: \(path): \(error.reason)\(next)")
+    }
+
+    /// Waits until the mount's process has committed what was closed and let go of the volume.
+    private static func waitForEnd(of volume: VolumeDescription, _ instance: Instance) throws(CommandFailure) {
+        let lock = instance.directories.places(of: volume).mountLock
+        let end = monotonicSeconds() + 120
+        while FileLock.holder(of: lock).isHeld {
+            guard monotonicSeconds() < end else {
+                throw CommandFailure("unmount: \(volume.remote): the mount's process does not end; see its log")
+            }
+            usleep(20_000)
+        }
+    }
+}
+
+extension AbsolutePath {
+    /// A folder's path without asking what is mounted at it: the parent is resolved, the last name is kept.
+    static func resolvedFolder(_ path: String) -> String {
+        let folder = workingDirectory()
+        var trimmed = path
+        while trimmed.count > 1, trimmed.hasSuffix("/") { trimmed.removeLast() }
+        if let slash = trimmed.lastIndex(of: "/") {
+            let name = String(trimmed[trimmed.index(after: slash)...])
+            let above = slash == trimmed.startIndex ? "/" : String(trimmed[..<slash])
+            if name != "..", name != "." {
+                let resolvedAbove = resolved(above, in: folder)
+                return name.isEmpty ? resolvedAbove : (resolvedAbove == "/" ? "" : resolvedAbove) + "/" + name
+            }
+        } else if trimmed != ".", trimmed != ".." {
+            return resolved(".", in: folder) + "/" + trimmed
+        }
+        return resolved(trimmed, in: folder)
+    }
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Control
+
+/// `moorage uploads`: lists what is pending and acts on it.
+enum UploadsCommand {
+    static let definition = CommandDefinition(
+        name: "uploads",
+        operands: "[list|pause|resume|now|cancel|retry|why] [PATH|ID ...]",
+        operandCount: 0...100_000,
+        flags: [
+            FlagDefinition("json", nil, "print one JSON document"),
+            FlagDefinition("all", nil, "every upload (pause, resume, now, cancel, retry, why)"),
+        ],
+        summary: "list what is not remote yet, and pause, hurry or cancel it",
+        details: {
+            """
+            list            what is pending, its progress, and why it waits
+            pause, resume   hold uploads; the parts sent so far are kept
+            now             start without regard to quiet period and backoff
+            retry           like now, also for what needs attention
+            cancel          give up the local change: the remote's content shows again
+            why             why an upload waits, and until when
+            """
+        }
+    ) { arguments throws(CommandFailure) in
+        let verb = arguments.operands.first ?? "list"
+        let words = Array(arguments.operands.dropFirst())
+        switch verb {
+        case "list": return try list(words, json: arguments.has("json"))
+        case "why": return try why(words, all: arguments.has("all"), json: arguments.has("json"))
+        default:
+            guard let verb = UploadVerb(rawValue: verb) else {
+                throw .usage("uploads: unknown verb \(verb): use list, pause, resume, now, cancel, retry or why")
+            }
+            return try change(verb, words, all: arguments.has("all"), json: arguments.has("json"))
+        }
+    }
+
+    private static func list(_ words: [String], json: Bool) throws(CommandFailure) -> Int32 {
+        let instance = try Instance.current()
+        let uploads = try fetch(instance, try selection(words, instance))
+        try show(uploads, json: json) { UploadText.table($0) }
+        return 0
+    }
+
+    private static func why(_ words: [String], all: Bool, json: Bool) throws(CommandFailure) -> Int32 {
+        let instance = try Instance.current()
+        try requireWords(words, all, "why")
+        let uploads = try fetch(instance, try selection(words, instance))
+        if uploads.isEmpty, !json { Console.line("nothing is pending there") }
+        try show(uploads, json: json) { $0.flatMap(UploadText.explanation) }
+        return 0
+    }
+
+    private static func change(
+        _ verb: UploadVerb,
+        _ words: [String],
+        all: Bool,
+        json: Bool
+    ) throws(CommandFailure) -> Int32 {
+        try requireWords(words, all, verb.rawValue)
+        let instance = try Instance.current()
+        let selection = try selection(words, instance)
+        let client = try instance.connect()
+        let reply = try client.ask(.change(verb: verb, selection: selection))
+        guard case .changed(let uploads, let refused) = reply else { throw .unexpectedReply }
+        if json { try show(uploads, json: true) { _ in [] } } else { Console.line("\(verb.rawValue): \(counted(uploads.count, "upload"))") }
+        for line in refused { Console.note(line) }
+        if uploads.isEmpty, !words.isEmpty {
+            throw CommandFailure("uploads \(verb.rawValue): nothing is pending there; see moorage uploads")
+        }
+        return refused.isEmpty ? 0 : 1
+    }
+
+    private static func requireWords(_ words: [String], _ all: Bool, _ verb: String) throws(CommandFailure) {
+        if words.isEmpty, !all { throw .usage("uploads \(verb): name a PATH or an ID, or use --all") }
+        if !words.isEmpty, all { throw .usage("uploads \(verb): --all or names, not both") }
+    }
+
+    private static func fetch(
+        _ instance: Instance,
+        _ selection: UploadSelection
+    ) throws(CommandFailure) -> [UploadReport] {
+        let client = try instance.connect()
+        guard case .uploads(let uploads) = try client.ask(.uploads(selection: selection)) else {
+            throw .unexpectedReply
+        }
+        return uploads
+    }
+
+    private static func selection(_ words: [String], _ instance: Instance) throws(CommandFailure) -> UploadSelection {
+        guard !words.isEmpty else { return UploadSelection() }
+        let resolver = SelectionResolver(instance)
+        var result = UploadSelection()
+        for word in words {
+            guard !UploadIdentifier.isOne(word), let found = try resolver.resolve(word) else {
+                result.ids.append(word)
+                continue
+            }
+            guard words.count == 1 || !found.paths.isEmpty else {
+                throw .usage("uploads: \(word) means a whole volume; name it alone")
+            }
+            result.volumes += found.volumes.filter { !result.volumes.contains($0) }
+            result.paths += found.paths
+        }
+        return result
+    }
+
+    private static func show(
+        _ uploads: [UploadReport],
+        json: Bool,
+        _ lines: ([UploadReport]) -> [String]
+    ) throws(CommandFailure) {
+        guard json else {
+            for line in lines(uploads) { Console.line(line) }
+            return
+        }
+        Console.bytes(try document(UploadsReport(uploads: uploads)))
+    }
+}
+
+extension ControlClient {
+    /// Asks and turns an error into the command's failure.
+    func ask(_ request: ControlRequest, timeout: Double = 60) throws(CommandFailure) -> ControlReply {
+        do throws(ControlError) {
+            return try call(request, timeout: timeout)
+        } catch {
+            throw CommandFailure(flusher: error)
+        }
+    }
+}
+
+extension CommandFailure {
+    static var unexpectedReply: CommandFailure { CommandFailure("flusher: unexpected reply; restart it") }
+}
+
+/// A JSON document with a newline at its end.
+func document(_ value: some Encodable) throws(CommandFailure) -> [UInt8] {
+    do throws(ControlError) {
+        return try JSON.encode(value, isPretty: true) + [0x0A]
+    } catch {
+        throw CommandFailure("output: \(error.description)")
+    }
+}

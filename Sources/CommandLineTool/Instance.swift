@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Configuration
+internal import Control
+internal import Platform
+
+/// What every command begins with: this user's folders, settings and flusher.
+struct Instance: Sendable {
+    let directories: Directories
+    let configuration: ConfigurationFile
+
+    /// Reads the environment and the configuration file and checks the folders.
+    static func current() throws(CommandFailure) -> Instance {
+        do throws(ConfigurationError) {
+            let directories = try Directories.current()
+            try directories.prepare()
+            return Instance(
+                directories: directories,
+                configuration: try ConfigurationFile(reading: directories.configuration)
+            )
+        } catch {
+            throw CommandFailure(error.description)
+        }
+    }
+
+    var launcher: FlusherLauncher {
+        FlusherLauncher(paths: ControlPaths(runtimeDirectory: directories.runtime))
+    }
+
+    /// The volumes that were ever mounted here.
+    func volumes() -> [VolumeDescription] {
+        let found = VolumeDescription.all(in: directories)
+        for message in found.damaged { Console.note(message) }
+        return found.volumes
+    }
+
+    /// A connection to the flusher, which is started when none runs; it gets the credentials of our environment.
+    func connect() throws(CommandFailure) -> ControlClient {
+        do throws(ControlError) {
+            let client = try launcher.connect(program: "command")
+            if let credentials = HandedCredentials.ofEnvironment() {
+                _ = try client.call(.credentials(volume: nil, credentials: credentials))
+            }
+            return client
+        } catch {
+            throw CommandFailure(flusher: error)
+        }
+    }
+
+    /// A connection to the flusher, nil when none runs.
+    func connectIfRunning() throws(CommandFailure) -> ControlClient? {
+        do throws(ControlError) {
+            return try launcher.connectIfRunning(program: "command")
+        } catch {
+            throw CommandFailure(flusher: error)
+        }
+    }
+}
+
+extension CommandFailure {
+    init(flusher error: ControlError) {
+        self.init("flusher: \(error.description)")
+    }
+}
+
+extension HandedCredentials {
+    /// The access keys of our environment, nil when it holds none.
+    static func ofEnvironment() -> HandedCredentials? {
+        guard let id = ProcessEnvironment.value("AWS_ACCESS_KEY_ID"),
+            let secret = ProcessEnvironment.value("AWS_SECRET_ACCESS_KEY")
+        else { return nil }
+        return HandedCredentials(
+            accessKeyID: id,
+            secretAccessKey: secret,
+            sessionToken: ProcessEnvironment.value("AWS_SESSION_TOKEN")
+        )
+    }
+}

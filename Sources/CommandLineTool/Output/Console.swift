@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Glibc
+
+/// What a command prints.
+enum Console {
+    /// Whether standard output is a terminal.
+    static var isTerminal: Bool { isatty(1) == 1 }
+
+    /// The terminal's width in columns, 80 where it is unknown.
+    static var width: Int {
+        var size = winsize()
+        guard ioctl(1, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return 80 }
+        return Int(size.ws_col)
+    }
+
+    /// Prints a line on standard output.
+    static func line(_ text: String) {
+        write(text + "\n", to: 1)
+    }
+
+    /// Prints text as it is on standard output.
+    static func text(_ text: String) {
+        write(text, to: 1)
+    }
+
+    /// Prints bytes as they are on standard output.
+    static func bytes(_ bytes: [UInt8]) {
+        put(bytes, to: 1)
+    }
+
+    /// Prints `moorage: text` on standard error.
+    static func note(_ text: String) {
+        write("moorage: \(oneLine(text))\n", to: 2)
+    }
+
+    /// Control characters of a remote's names and answers must not drive a terminal or forge a line.
+    static func oneLine(_ text: String) -> String {
+        var scalars = String.UnicodeScalarView()
+        for scalar in text.unicodeScalars {
+            scalars.append(scalar.value < 0x20 || scalar.value == 0x7F ? " " : scalar)
+        }
+        return String(scalars)
+    }
+
+    private static func write(_ text: String, to descriptor: Int32) {
+        put(Array(text.utf8), to: descriptor)
+    }
+
+    private static func put(_ bytes: [UInt8], to descriptor: Int32) {
+        var done = 0
+        while done < bytes.count {
+            let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress.map { $0 + done }, $0.count - done) }
+            if count < 0, errno == EINTR { continue }
+            // A reader that left early (head, less) is not an error.
+            guard count > 0 else { return }
+            done += count
+        }
+    }
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Control
+
+/// Uploads as lines for people.
+enum UploadText {
+    /// One line about an upload that is not remote yet: what and why.
+    static func problem(_ upload: UploadReport) -> String {
+        var text = "\(upload.path): \(upload.state.rawValue)"
+        if let error = upload.error { text += ": \(error)" }
+        let reasons = reasons(upload)
+        if !reasons.isEmpty { text += " (\(reasons))" }
+        return text
+    }
+
+    /// Why an upload waits, in a few words.
+    static func reasons(_ upload: UploadReport) -> String {
+        upload.waiting.map { waiting in
+            var text = waiting.reason
+            if let until = waiting.until { text += " until \(until)" }
+            if let detail = waiting.detail { text += ": \(detail)" }
+            return text
+        }.joined(separator: ", ")
+    }
+
+    /// The table of `uploads list`.
+    static func table(_ uploads: [UploadReport]) -> [String] {
+        guard !uploads.isEmpty else { return ["nothing is pending"] }
+        let header = ["ID", "STATE", "SENT", "SIZE", "KIND", "PATH", ""]
+        return columns([header] + uploads.map { row($0) })
+    }
+
+    private static func row(_ upload: UploadReport) -> [String] {
+        let note = upload.error ?? reasons(upload)
+        return [
+            upload.id, upload.state.rawValue, upload.kind == .put ? humanBytes(upload.sent) : "-",
+            upload.kind == .put ? humanBytes(upload.size) : "-", upload.kind.rawValue, Console.oneLine(upload.path),
+            Console.oneLine(note),
+        ]
+    }
+
+    /// The text of `uploads why`.
+    static func explanation(_ upload: UploadReport) -> [String] {
+        var lines = ["\(Console.oneLine(upload.path)): \(upload.state.rawValue)"]
+        lines.append("  \(humanBytes(upload.sent)) of \(humanBytes(upload.size)) sent by \(upload.uploadProtocol ?? "no protocol yet")")
+        for waiting in upload.waiting {
+            var text = "  waiting since \(waiting.since): \(waiting.reason)"
+            if let until = waiting.until { text += ", until \(until)" }
+            if let detail = waiting.detail { text += ": \(detail)" }
+            lines.append(Console.oneLine(text))
+        }
+        if upload.attempts > 0 { lines.append("  \(counted(upload.attempts, "attempt")), next at \(upload.nextAttempt ?? "once")") }
+        if let error = upload.error { lines.append("  last error: \(Console.oneLine(error))") }
+        if upload.waiting.isEmpty, upload.error == nil { lines.append("  it does not wait") }
+        return lines
+    }
+}
