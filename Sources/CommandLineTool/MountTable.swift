@@ -27,7 +27,9 @@ enum MountTable {
     static func parse(_ text: String) -> [MountEntry] {
         text.split(separator: "\n").compactMap { line in
             let fields = line.split(separator: " ")
-            guard fields.count > 8, let dash = fields[6...].firstIndex(of: "-"), dash + 2 < fields.count else { return nil }
+            guard fields.count > 8, let dash = fields[6...].firstIndex(of: "-"), dash + 2 < fields.count else {
+                return nil
+            }
             return MountEntry(
                 mountpoint: unescaped(fields[4]),
                 type: String(fields[dash + 1]),

@@ -37,18 +37,12 @@ enum FlushCommand {
         var failures = 0
         while true {
             let remaining = end.map { max(0, $0 - monotonicSeconds()) }
+            let left: [UploadReport]
             do throws(ControlError) {
-                let client = try instance.launcher.connect(program: "flush")
-                if let credentials = HandedCredentials.ofEnvironment() {
-                    _ = try client.call(.credentials(volume: nil, credentials: credentials))
-                }
-                let reply = try client.stream(.flush(selection: selection, timeout: remaining), timeout: nil) {
+                left = try flushOnce(instance, selection, timeout: remaining) {
                     failures = 0
                     display.show($0)
                 }
-                display.finish()
-                guard case .flushed(let left) = reply else { throw .malformed("no end of the flush") }
-                return try report(left, timedOut: end.map { monotonicSeconds() >= $0 - 0.05 } ?? false)
             } catch {
                 // A flusher that was killed is started again; what it had sent stays sent.
                 failures += 1
@@ -57,8 +51,28 @@ enum FlushCommand {
                     throw CommandFailure(flusher: error)
                 }
                 usleep(200_000)
+                continue
             }
+            display.finish()
+            return try report(left, timedOut: end.map { monotonicSeconds() >= $0 - 0.05 } ?? false)
         }
+    }
+
+    private static func flushOnce(
+        _ instance: Instance,
+        _ selection: UploadSelection,
+        timeout: Double?,
+        onProgress: (FlushProgress) -> Void
+    ) throws(ControlError) -> [UploadReport] {
+        let client = try instance.launcher.connect(program: "flush")
+        if let credentials = HandedCredentials.ofEnvironment() {
+            _ = try client.call(.credentials(volume: nil, credentials: credentials))
+        }
+        let request = ControlRequest.flush(selection: selection, timeout: timeout)
+        guard case .flushed(let left) = try client.stream(request, timeout: nil, onProgress: onProgress) else {
+            throw .malformed("no end of the flush")
+        }
+        return left
     }
 
     private static func report(_ left: [UploadReport], timedOut: Bool) throws(CommandFailure) -> Int32 {

@@ -14,7 +14,7 @@ enum UploadsCommand {
             FlagDefinition("all", nil, "every upload (pause, resume, now, cancel, retry, why)"),
         ],
         summary: "list what is not remote yet, and pause, hurry or cancel it",
-        details: {
+        details:
             """
             list            what is pending, its progress, and why it waits
             pause, resume   hold uploads; the parts sent so far are kept
@@ -23,7 +23,6 @@ enum UploadsCommand {
             cancel          give up the local change: the remote's content shows again
             why             why an upload waits, and until when
             """
-        }
     ) { arguments throws(CommandFailure) in
         let verb = arguments.operands.first ?? "list"
         let words = Array(arguments.operands.dropFirst())
@@ -66,7 +65,11 @@ enum UploadsCommand {
         let client = try instance.connect()
         let reply = try client.ask(.change(verb: verb, selection: selection))
         guard case .changed(let uploads, let refused) = reply else { throw .unexpectedReply }
-        if json { try show(uploads, json: true) { _ in [] } } else { Console.line("\(verb.rawValue): \(counted(uploads.count, "upload"))") }
+        if json {
+            try show(uploads, json: true) { _ in [] }
+        } else {
+            Console.line("\(verb.rawValue): \(counted(uploads.count, "upload"))")
+        }
         for line in refused { Console.note(line) }
         if uploads.isEmpty, !words.isEmpty {
             throw CommandFailure("uploads \(verb.rawValue): nothing is pending there; see moorage uploads")

@@ -51,7 +51,9 @@ enum Console {
     private static func put(_ bytes: [UInt8], to descriptor: Int32) {
         var done = 0
         while done < bytes.count {
-            let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress.map { $0 + done }, $0.count - done) }
+            let count = bytes.withUnsafeBytes {
+                Glibc.write(descriptor, $0.baseAddress.map { $0 + done }, $0.count - done)
+            }
             if count < 0, errno == EINTR { continue }
             // A reader that left early (head, less) is not an error.
             guard count > 0 else { return }

@@ -60,7 +60,8 @@ struct ProgressLine {
         return "[\(String(repeating: "#", count: filled))\(String(repeating: ".", count: room - filled))] \(text)"
     }
 
-    private static func fraction(_ filesDone: Int, _ filesTotal: Int, _ bytesDone: Int64, _ bytesTotal: Int64) -> Double {
+    private static func fraction(_ filesDone: Int, _ filesTotal: Int, _ bytesDone: Int64, _ bytesTotal: Int64) -> Double
+    {
         if filesTotal > 0, filesDone >= filesTotal { return 1 }
         if bytesTotal > 0 { return min(0.99, max(0, Double(bytesDone) / Double(bytesTotal))) }
         return filesTotal > 0 ? Double(filesDone) / Double(filesTotal) : 1

@@ -29,9 +29,10 @@ enum ManualPage {
     }
 
     private static func synopsis(_ command: CommandDefinition) -> String {
-        command.operands + command.flags.filter { !$0.summary.isEmpty }.map { flag in
-            " [\(flag.spelling)\(flag.placeholder.map { " \($0)" } ?? "")]"
-        }.joined()
+        command.operands
+            + command.flags.filter { !$0.summary.isEmpty }.map { flag in
+                " [\(flag.spelling)\(flag.placeholder.map { " \($0)" } ?? "")]"
+            }.joined()
     }
 
     private static func section(_ command: CommandDefinition) -> [String] {
@@ -68,7 +69,8 @@ enum ManualPage {
             ".TP", ".B MOORAGE_SERVE_SECRET_KEY", "The secret key for \\fBserve \\-\\-access\\-key\\fR.",
             ".SH EXIT STATUS", "0 on success, 1 on failure, 2 on wrong usage; as mount.moorage 32 for a failed mount.",
             ".SH FILES", ".TP", ".I ~/.config/moorage/config", "Settings (root: /etc/moorage/config).",
-            ".TP", ".I ~/.local/state/moorage", "Journals and unsent data (root: /var/lib/moorage). Never delete it while something is pending.",
+            ".TP", ".I ~/.local/state/moorage",
+            "Journals and unsent data (root: /var/lib/moorage). Never delete it while something is pending.",
             ".TP", ".I ~/.cache/moorage", "Names and blocks (root: /var/cache/moorage). May be deleted at any time.",
             ".SH SEE ALSO", ".BR mount (8), .BR fusermount3 (1)",
         ]

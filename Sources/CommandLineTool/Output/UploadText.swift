@@ -43,14 +43,18 @@ enum UploadText {
     /// The text of `uploads why`.
     static func explanation(_ upload: UploadReport) -> [String] {
         var lines = ["\(Console.oneLine(upload.path)): \(upload.state.rawValue)"]
-        lines.append("  \(humanBytes(upload.sent)) of \(humanBytes(upload.size)) sent by \(upload.uploadProtocol ?? "no protocol yet")")
+        lines.append(
+            "  \(humanBytes(upload.sent)) of \(humanBytes(upload.size)) sent by \(upload.uploadProtocol ?? "no protocol yet")"
+        )
         for waiting in upload.waiting {
             var text = "  waiting since \(waiting.since): \(waiting.reason)"
             if let until = waiting.until { text += ", until \(until)" }
             if let detail = waiting.detail { text += ": \(detail)" }
             lines.append(Console.oneLine(text))
         }
-        if upload.attempts > 0 { lines.append("  \(counted(upload.attempts, "attempt")), next at \(upload.nextAttempt ?? "once")") }
+        if upload.attempts > 0 {
+            lines.append("  \(counted(upload.attempts, "attempt")), next at \(upload.nextAttempt ?? "once")")
+        }
         if let error = upload.error { lines.append("  last error: \(Console.oneLine(error))") }
         if upload.waiting.isEmpty, upload.error == nil { lines.append("  it does not wait") }
         return lines

@@ -28,7 +28,7 @@ struct CommandDefinition: Sendable {
     let flags: [FlagDefinition]
     let summary: String
     /// More for `--help`, below the flags.
-    var details: @Sendable () -> String = { "" }
+    var details = ""
     /// Left out of the list of commands: for our own child processes.
     var isInternal = false
     let run: @Sendable (ParsedArguments) throws(CommandFailure) -> Int32
@@ -44,8 +44,7 @@ struct CommandDefinition: Sendable {
             let text = flag.spelling + (flag.placeholder.map { " \($0)" } ?? "")
             lines.append("  \(text)\(String(repeating: " ", count: max(1, 22 - text.count)))\(flag.summary)")
         }
-        let more = details()
-        if !more.isEmpty { lines += ["", more] }
+        if !details.isEmpty { lines += ["", details] }
         return lines.joined(separator: "\n") + "\n"
     }
 }

@@ -27,7 +27,9 @@ struct ParsedArguments: Sendable, Equatable {
         }
         if has("help") { return }
         guard command.operandCount.contains(operands.count) else {
-            let problem = operands.count < command.operandCount.lowerBound ? "too few operands" : "unexpected operand \(operands[command.operandCount.upperBound])"
+            let problem =
+                operands.count < command.operandCount.lowerBound
+                ? "too few operands" : "unexpected operand \(operands[command.operandCount.upperBound])"
             throw .usage("\(command.name): \(problem): usage: moorage \(command.name) \(command.operands)")
         }
     }
