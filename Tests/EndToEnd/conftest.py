@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the Moorage authors
+"""Fixtures of the end-to-end tests. Each test has servers, folders and mounts of its own in a temporary folder.
+
+Environment: MOORAGE_BIN (the product; the fault proxy is looked for beside it, or in MOORAGE_FAULT_PROXY),
+MOORAGE_TEST_SEED (a number; otherwise random, and printed), MOORAGE_TEST_SCALE (multiplies the repetitions).
+"""
+
+import contextlib
+import os
+import random
+import shutil
+import sys
+import tempfile
+import threading
+import time
+
+import pytest
+
+sys.path.insert(0, os.path.dirname(__file__))
+
+from harness.bucket import BucketServer  # noqa: E402
+from harness.instance import Instance  # noqa: E402
+from harness.proxy import FaultProxy  # noqa: E402
+from harness.settings import BINARY, PROXY  # noqa: E402
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "limit(seconds): how long the test may take before its processes are ended")
+
+
+def pytest_collection_modifyitems(items):
+    if not os.path.exists(BINARY):
+        raise pytest.UsageError(f"there is no {BINARY}: build it, or set MOORAGE_BIN")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Adds what the product's own logs say to a failure."""
+    report = (yield).get_result()
+    if report.when == "call" and report.failed:
+        for name in ("instance", "folder"):
+            folder = item.funcargs.get(name)
+            folder = getattr(folder, "folder", folder)
+            if folder:
+                report.sections.append(("logs", collect_logs(folder)))
+                break
+
+
+def collect_logs(folder):
+    parts = []
+    for base, _, files in os.walk(folder):
+        if "/mnt" in base:
+            continue
+        for name in files:
+            if name.endswith(".log"):
+                with contextlib.suppress(OSError), open(os.path.join(base, name), errors="replace") as file:
+                    parts.append(f"== {os.path.join(base, name)}\n{file.read()[-3000:]}")
+    return "\n".join(parts)
+
+
+@pytest.fixture(scope="session")
+def binary():
+    return BINARY
+
+
+@pytest.fixture
+def seed():
+    """The seed of the test's random choices."""
+    value = int(os.environ.get("MOORAGE_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
+    print(f"MOORAGE_TEST_SEED={value}")
+    return value
+
+
+@pytest.fixture
+def folder():
+    """A temporary folder, also in /tmp when the tests run elsewhere: unix sockets need short paths."""
+    path = tempfile.mkdtemp(prefix="moorage-e2e-", dir=os.environ.get("MOORAGE_TEST_TMPDIR"))
+    yield path
+    for _ in range(20):
+        shutil.rmtree(path, ignore_errors=True)
+        if not os.path.exists(path):
+            return
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def stack(request):
+    """What ends at the end of the test, last in, first out."""
+    with contextlib.ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def make_instance(request, folder, stack, binary):
+    """Makes instances that a watchdog ends, so that a mount that hangs cannot stop the run."""
+    instances = []
+    marker = request.node.get_closest_marker("limit")
+    limit = marker.args[0] if marker else 120
+
+    def bite():
+        for instance in instances:
+            instance.abandon()
+
+    watchdog = threading.Timer(limit, bite)
+    watchdog.daemon = True
+    watchdog.start()
+    stack.callback(watchdog.cancel)
+
+    def make(endpoint, name=None):
+        instance = Instance(binary, folder, endpoint, name or f"i{len(instances)}")
+        instances.append(instance)
+        stack.callback(instance.abandon)
+        return instance
+
+    return make
+
+
+@pytest.fixture
+def server(folder, stack, binary):
+    """`moorage serve` with the empty bucket `bucket`."""
+    server = BucketServer(binary, os.path.join(folder, "served"))
+    stack.callback(server.stop)
+    server.make_bucket("bucket")
+    return server
+
+
+@pytest.fixture
+def client(server):
+    """A boto3 client of the server, past the proxy."""
+    return server.client()
+
+
+@pytest.fixture
+def proxy(folder, stack, server):
+    """The fault proxy before the server."""
+    proxy = FaultProxy(PROXY, server.address, folder)
+    stack.callback(proxy.stop)
+    return proxy
+
+
+@pytest.fixture
+def make_proxy(folder, stack):
+    """Makes fault proxies before other servers."""
+
+    def make(upstream):
+        proxy = FaultProxy(PROXY, upstream, folder)
+        stack.callback(proxy.stop)
+        return proxy
+
+    return make
+
+
+@pytest.fixture
+def instance(make_instance, proxy):
+    """An instance whose endpoint is the proxy."""
+    return make_instance(proxy.url, "instance")
+
+
+@pytest.fixture
+def mount(instance):
+    """The bucket, mounted through the proxy."""
+    return instance.mount("s3://bucket")
+
+
+@pytest.fixture
+def local(folder):
+    """A folder on the local disk."""
+    path = os.path.join(folder, "local")
+    os.makedirs(path)
+    return path
+

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the Moorage authors
+"""An object that changes at the remote during a read: old bytes or ESTALE, never a mixture."""
+
+import errno
+import os
+import random
+import threading
+
+import pytest
+
+from harness.settings import scaled
+
+PAGE = 4096
+
+
+def content(version, pages):
+    """Every page carries its version and its place."""
+    return b"".join(f"{version:012}:{page:08};".encode() * (PAGE // 22) + b"." * (PAGE % 22) for page in range(pages))
+
+
+def version_of(data, first_page):
+    """The version that all pages of `data` carry; fails on a mixture, zeros or a page in a wrong place."""
+    versions = set()
+    assert len(data) % PAGE == 0, f"a short read of {len(data)}"
+    for index in range(len(data) // PAGE):
+        page = data[index * PAGE:(index + 1) * PAGE]
+        version = page[:12]
+        assert page == (version + f":{first_page + index:08};".encode()) * (PAGE // 22) + b"." * (PAGE % 22)
+        versions.add(int(version))
+    assert len(versions) == 1, f"a mixture of versions {versions}"
+    return versions.pop()
+
+
+class Writer(threading.Thread):
+    """Replaces the objects all the time; each version has another length."""
+
+    def __init__(self, client, keys, seed):
+        super().__init__(daemon=True)
+        self.client, self.keys = client, keys
+        self.generator = random.Random(seed)
+        self.version = 0
+        self.lengths = {}
+        self.ended = threading.Event()
+        self.problem = None
+
+    def replace(self, key):
+        self.version += 1
+        pages = self.generator.randrange(300, 600)
+        self.lengths[self.version] = pages
+        self.client.put_object(Bucket="bucket", Key=key, Body=content(self.version, pages))
+
+    def run(self):
+        try:
+            while not self.ended.wait(self.generator.random() * 0.02):
+                self.replace(self.generator.choice(self.keys))
+        except Exception as problem:
+            self.problem = problem
+
+
+def read_through(path, generator, lengths):
+    """Reads one open file in random pieces; returns how it ended: `whole` or `stale`."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        seen = set()
+        offset = generator.choice([0, 0, generator.randrange(0, 200)])
+        while True:
+            pages = generator.choice([1, 3, 32, 64])
+            data = os.pread(descriptor, pages * PAGE, offset * PAGE)
+            if not data:
+                break
+            seen.add(version_of(data, offset))
+            assert len(seen) == 1, f"one open file gave the versions {seen}"
+            offset += len(data) // PAGE
+        if seen:
+            assert offset == lengths[seen.pop()], "the end of the file belongs to another version"
+        return "whole"
+    except OSError as problem:
+        if problem.errno != errno.ESTALE:
+            raise
+        return "stale"
+    finally:
+        os.close(descriptor)
+
+
+@pytest.mark.limit(240)
+@pytest.mark.parametrize("cache", ["10G", "0"])
+def test_no_read_mixes_versions(server, make_instance, seed, cache):
+    instance = make_instance(server.url)
+    instance.configure(metadata_age="0s", kernel_age="0s")
+    keys = ["a", "b", "c"]
+    writer = Writer(server.client(), keys, seed)
+    for key in keys:
+        writer.replace(key)
+    mount = instance.mount("s3://bucket", None, f"cache_size={cache}", "block_size=64k")
+    generator = random.Random(seed + 1)
+    writer.start()
+    outcomes = {"whole": 0, "stale": 0, "open": 0}
+    try:
+        for _ in range(scaled(500)):
+            try:
+                outcomes[read_through(mount / generator.choice(keys), generator, writer.lengths)] += 1
+            except OSError as problem:
+                assert problem.errno == errno.ESTALE, problem
+                outcomes["open"] += 1
+    finally:
+        writer.ended.set()
+        writer.join(30)
+    print(outcomes, "versions written:", writer.version)
+    assert writer.problem is None
+    assert writer.version > scaled(100), "the writer hardly wrote: the test proves nothing"
+    assert outcomes["whole"] + outcomes["stale"] > scaled(400)
+
+
+@pytest.mark.limit(60)
+def test_a_change_between_two_requests_of_one_read(instance, mount, proxy, client):
+    """The first half is read, the object is replaced, the second half is not in any cache."""
+    pages = 24 * 256
+    client.put_object(Bucket="bucket", Key="big", Body=content(1, pages))
+    with open(mount / "big", "rb", buffering=0) as file:
+        assert version_of(file.read(PAGE), 0) == 1
+        client.put_object(Bucket="bucket", Key="big", Body=content(2, pages))
+        offset = pages - 512
+        try:
+            data = os.pread(file.fileno(), 64 * PAGE, offset * PAGE)
+            assert version_of(data, offset) == 1
+        except OSError as problem:
+            assert problem.errno == errno.ESTALE
+
+
+@pytest.mark.limit(60)
+def test_an_answer_with_a_strange_etag_is_refused(instance, mount, proxy, client):
+    """A server that ignores If-Match and sends another version's bytes is found out by its ETag."""
+    pages = 16 * 256
+    client.put_object(Bucket="bucket", Key="big", Body=content(1, pages))
+    assert os.path.getsize(mount / "big") == pages * PAGE
+    proxy.rule("set-field", method="GET", path="/bucket/big", times="all", name="ETag", value='"another"')
+    with pytest.raises(OSError) as problem:
+        open(mount / "big", "rb").read(PAGE)
+    assert problem.value.errno in (errno.ESTALE, errno.EIO)
+
+
+@pytest.mark.limit(90)
+@pytest.mark.parametrize("fault", ["truncate", "cut-response", "status"])
+def test_a_broken_answer_never_gives_wrong_bytes(instance, mount, proxy, client, fault):
+    data = content(7, 1024)
+    client.put_object(Bucket="bucket", Key="big", Body=data)
+    assert os.path.getsize(mount / "big") == len(data)
+    if fault == "status":
+        rule = proxy.rule("respond", method="GET", path="/bucket/big", status=503, times=2)
+    else:
+        rule = proxy.rule(fault, method="GET", path="/bucket/big", after=100_000, times=2)
+    with open(mount / "big", "rb") as file:
+        assert file.read() == data, "an interrupted read must be repeated, or fail"
+    assert rule.matched() >= 1

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the Moorage authors
+"""The remote changed under a pending local edit: both versions exist afterwards, nothing is overwritten."""
+
+import os
+
+import pytest
+
+from harness.processes import wait_until
+from harness.trees import all_keys, random_bytes, write_file
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def ready(instance, client):
+    """A mount with a remote file in it, and uploads that wait for a while."""
+    client.put_object(Bucket="bucket", Key="notes.txt", Body=b"base")
+    instance.configure(quiet_period="3s")
+    mount = instance.mount("s3://bucket")
+    assert open(mount / "notes.txt", "rb").read() == b"base"
+    return mount
+
+
+def bodies(client):
+    return {key: client.get_object(Bucket="bucket", Key=key)["Body"].read() for key in all_keys(client, "bucket")}
+
+
+def conflict_key(found, original="notes"):
+    copies = [key for key in found if key.startswith(original) and "conflict" in key]
+    assert len(copies) == 1, found.keys()
+    return copies[0]
+
+
+def test_both_edits_are_kept(instance, ready, client):
+    write_file(ready / "notes.txt", b"ours")
+    assert instance.pending_files() == 1, "the edit is remote already: the test proves nothing"
+    client.put_object(Bucket="bucket", Key="notes.txt", Body=b"theirs")
+    instance.flush()
+    found = bodies(client)
+    copy = conflict_key(found)
+    assert found == {"notes.txt": b"theirs", copy: b"ours"}
+    assert copy.endswith(".txt"), "a conflict copy keeps its extension, so that programs open it"
+    assert instance.conflicts() == 1
+    wait_until(lambda: sorted(os.listdir(ready.path)) == sorted(found), 20, "both names in the mount")
+    assert open(ready / "notes.txt", "rb").read() == b"theirs"
+    assert open(ready / copy, "rb").read() == b"ours"
+
+
+def test_both_creations_are_kept(instance, ready, client):
+    write_file(ready / "new.txt", b"ours")
+    client.put_object(Bucket="bucket", Key="new.txt", Body=b"theirs")
+    instance.flush()
+    found = bodies(client)
+    assert found["new.txt"] == b"theirs"
+    assert found[conflict_key(found, "new")] == b"ours"
+
+
+def test_an_edit_of_a_file_that_the_remote_deleted_is_kept(instance, ready, client):
+    write_file(ready / "notes.txt", b"ours")
+    client.delete_object(Bucket="bucket", Key="notes.txt")
+    instance.flush()
+    assert b"ours" in bodies(client).values()
+
+
+def test_a_deletion_does_not_destroy_a_version_it_never_saw(instance, ready, client):
+    os.unlink(ready / "notes.txt")
+    assert instance.pending_files() == 1, "the deletion is remote already: the test proves nothing"
+    client.put_object(Bucket="bucket", Key="notes.txt", Body=b"theirs")
+    instance.flush()
+    assert bodies(client) == {"notes.txt": b"theirs"}
+    wait_until(lambda: os.listdir(ready.path) == ["notes.txt"], 20, "the remote's version in the mount")
+    assert open(ready / "notes.txt", "rb").read() == b"theirs"
+
+
+def test_a_rename_does_not_overwrite_a_target_it_never_saw(instance, ready, client):
+    client.put_object(Bucket="bucket", Key="source", Body=b"source")
+    wait_until(lambda: os.path.exists(ready / "source"), 20, "the source to show up")
+    os.rename(ready / "source", ready / "notes.txt")
+    client.put_object(Bucket="bucket", Key="notes.txt", Body=b"theirs")
+    instance.flush()
+    found = bodies(client)
+    assert sorted(found.values()) == [b"source", b"theirs"]
+
+
+def test_a_mode_does_not_overwrite_content(instance, ready, client):
+    os.chmod(ready / "notes.txt", 0o600)
+    client.put_object(Bucket="bucket", Key="notes.txt", Body=b"theirs")
+    instance.flush()
+    assert bodies(client)["notes.txt"] == b"theirs"
+
+
+@pytest.mark.limit(120)
+@pytest.mark.parametrize("protocol", ["s3-multipart", "ietf-resumable"])
+def test_a_big_upload_that_is_overtaken_becomes_a_copy(instance, proxy, client, seed, protocol):
+    instance.configure(upload_protocol=protocol, part_size="5M")
+    client.put_object(Bucket="bucket", Key="big.bin", Body=b"base")
+    mount = instance.mount("s3://bucket")
+    assert open(mount / "big.bin", "rb").read() == b"base"
+    data = random_bytes(seed, 20 * MIB)
+    proxy.limit(up=8 * MIB)
+    write_file(mount / "big.bin", data)
+    wait_until(lambda: proxy.body_bytes() > 2 * MIB, 30, "the upload to be under way")
+    client.put_object(Bucket="bucket", Key="big.bin", Body=b"theirs")
+    proxy.limit()
+    instance.flush()
+    found = bodies(client)
+    assert found["big.bin"] == b"theirs"
+    assert found[conflict_key(found, "big")] == data
+    assert client.list_multipart_uploads(Bucket="bucket").get("Uploads", []) == []
+
+
+def test_edits_of_two_instances_are_both_kept(make_instance, proxy, server, client):
+    client.put_object(Bucket="bucket", Key="notes.txt", Body=b"base")
+    mounts = []
+    for name in ("one", "two"):
+        instance = make_instance(proxy.url, name)
+        instance.configure(quiet_period="1s")
+        mounts.append(instance.mount("s3://bucket"))
+        assert open(mounts[-1] / "notes.txt", "rb").read() == b"base"
+    for mount, body in zip(mounts, (b"first", b"second")):
+        write_file(mount / "notes.txt", body)
+    for mount in mounts:
+        mount.instance.flush()
+    found = bodies(client)
+    assert sorted(found.values()) == [b"first", b"second"]
+    conflict_key(found)

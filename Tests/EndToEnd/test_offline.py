@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the Moorage authors
+"""The network is away: what is known works, what is written is kept, what is unknown fails quickly."""
+
+import errno
+import os
+import time
+
+import pytest
+
+from harness.processes import wait_until
+from harness.trees import all_keys, random_bytes, write_file
+
+MIB = 1 << 20
+QUICK = 15
+
+
+@pytest.fixture
+def known(instance, client, seed):
+    """A mount that has seen a folder and read a file, and knows another file by name only."""
+    client.put_object(Bucket="bucket", Key="folder/read", Body=random_bytes(seed, 2 * MIB))
+    client.put_object(Bucket="bucket", Key="folder/unread", Body=random_bytes(seed + 1, 2 * MIB))
+    client.put_object(Bucket="bucket", Key="never/looked/at", Body=b"x")
+    instance.configure(connect_timeout="2s", metadata_age="1s")
+    mount = instance.mount("s3://bucket")
+    assert sorted(os.listdir(mount / "folder")) == ["read", "unread"]
+    assert open(mount / "folder/read", "rb").read() == random_bytes(seed, 2 * MIB)
+    os.stat(mount / "folder/unread")
+    return mount
+
+
+def quickly(action):
+    """What an action raised, and that it took no time a user would mind."""
+    start = time.monotonic()
+    try:
+        action()
+        problem = None
+    except OSError as error:
+        problem = error.errno
+    assert time.monotonic() - start < QUICK, "it failed, but not quickly"
+    return problem
+
+
+def drop_kernel_pages():
+    """Nothing may come from the kernel's page cache where the block cache is meant."""
+    if os.geteuid() == 0:
+        with open("/proc/sys/vm/drop_caches", "w") as file:
+            file.write("1")
+
+
+def waiting_reasons(instance):
+    return {reason["reason"] for upload in instance.uploads() for reason in upload["waiting"]}
+
+
+@pytest.mark.limit(150)
+@pytest.mark.parametrize("away", ["refuse", "reset"])
+def test_work_goes_on_without_the_network(instance, known, proxy, client, seed, away):
+    proxy.mode(away)
+    proxy.cut()
+    time.sleep(2)  # everything known about the remote is out of date now
+    drop_kernel_pages()
+    assert sorted(os.listdir(known / "folder")) == ["read", "unread"]
+    assert open(known / "folder/read", "rb").read() == random_bytes(seed, 2 * MIB)
+    assert quickly(lambda: open(known / "folder/unread", "rb").read()) == errno.EIO
+    assert quickly(lambda: os.listdir(known / "never/looked")) == errno.EIO
+    write_file(known / "folder/new", b"written offline")
+    os.mkdir(known / "made")
+    write_file(known / "made/inside", b"too")
+    os.rename(known / "folder/read", known / "folder/renamed")
+    os.chmod(known / "folder/new", 0o640)
+    assert sorted(os.listdir(known / "folder")) == ["new", "renamed", "unread"]
+    assert open(known / "folder/renamed", "rb").read() == random_bytes(seed, 2 * MIB)
+    wait_until(lambda: "offline" in waiting_reasons(instance), 30, "the uploads to wait for the network")
+    assert "offline" in instance.run("status").stdout
+    failed = instance.run("flush", "--timeout", "2", check=False, timeout=30)
+    assert failed.returncode == 1 and failed.stderr.strip()
+    proxy.online()
+    wait_until(lambda: instance.pending_files() == 0, 60, "everything to flow without a command")
+    assert client.get_object(Bucket="bucket", Key="folder/new")["Body"].read() == b"written offline"
+    assert client.get_object(Bucket="bucket", Key="made/inside")["Body"].read() == b"too"
+    keys = {key for key in all_keys(client, "bucket") if not key.endswith("/")}
+    assert keys == {"folder/new", "folder/renamed", "folder/unread", "made/inside", "never/looked/at"}
+    assert open(known / "folder/unread", "rb").read() == random_bytes(seed + 1, 2 * MIB)
+    assert os.listdir(known / "never/looked") == ["at"]
+
+
+@pytest.mark.limit(120)
+def test_a_known_volume_mounts_without_the_network(instance, known, proxy, client, seed):
+    write_file(known / "before", b"pending or not")
+    known.unmount()
+    proxy.offline()
+    again = known.mount_again()
+    assert sorted(os.listdir(again / "folder")) == ["read", "unread"]
+    assert open(again / "folder/read", "rb").read() == random_bytes(seed, 2 * MIB)
+    write_file(again / "while away", b"new")
+    assert open(again / "before", "rb").read() == b"pending or not"
+    proxy.online()
+    wait_until(lambda: instance.pending_files() == 0, 60, "everything to flow")
+    assert client.get_object(Bucket="bucket", Key="while away")["Body"].read() == b"new"
+
+
+@pytest.mark.limit(120)
+def test_a_network_that_swallows_everything_does_not_stop_the_user(instance, known, proxy, client):
+    instance.configure(stall_timeout="5s")
+    proxy.mode("blackhole")
+    write_file(known / "folder/new", b"kept")
+    assert open(known / "folder/new", "rb").read() == b"kept"
+    start = time.monotonic()
+    with pytest.raises(OSError):
+        open(known / "folder/unread", "rb").read()
+    assert time.monotonic() - start < 60
+    proxy.online()
+    instance.flush()
+    assert client.get_object(Bucket="bucket", Key="folder/new")["Body"].read() == b"kept"
+
+
+@pytest.mark.limit(90)
+def test_unreachable_is_never_taken_for_empty(instance, known, proxy, client):
+    """Neither a listing that fails nor a 404 of the bucket makes files vanish or be deleted."""
+    proxy.rule("respond", method="GET", status=500, times="all")
+    proxy.rule("respond", method="HEAD", status=500, times="all")
+    time.sleep(2)
+    assert sorted(os.listdir(known / "folder")) == ["read", "unread"]
+    proxy.clear()
+    gone = "<Error><Code>NoSuchBucket</Code><Message>gone</Message></Error>"
+    proxy.rule("respond", method="GET", status=404, times="all", body=gone)
+    proxy.rule("respond", method="HEAD", status=404, times="all")
+    time.sleep(2)
+    quickly(lambda: os.listdir(known / "folder"))
+    proxy.clear()
+    wait_until(lambda: quickly(lambda: os.stat(known / "folder/unread")) is None, 30, "the file to be seen again")
+    instance.flush()
+    assert set(all_keys(client, "bucket")) == {"folder/read", "folder/unread", "never/looked/at"}

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the Moorage authors
+"""Wrong use: one clear line, the right exit status, nothing lost."""
+
+import errno
+import os
+import shutil
+
+import pytest
+
+from harness.instance import is_mounted
+from harness.processes import run, wait_until
+from harness.trees import random_bytes, write_file
+
+MIB = 1 << 20
+MOUNT_FAILED = 32
+USAGE = 2
+
+
+def refused(instance, *arguments, status, words=(), env=None):
+    """Runs a command that must fail with one line that begins with the program's name and has all `words`."""
+    result = instance.run(*arguments, check=False, env=env, timeout=60)
+    assert result.returncode == status, (result.returncode, result.stderr)
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("moorage: "), result.stderr
+    for word in words:
+        assert word.lower() in lines[0].lower(), lines[0]
+    return lines[0]
+
+
+@pytest.fixture
+def point(instance):
+    path = instance.directory("mnt/point")
+    os.makedirs(path)
+    return path
+
+
+def options(instance, *more):
+    return ["-o", ",".join([f"endpoint={instance.endpoint}", *more])]
+
+
+def test_unknown_bucket(instance, point):
+    refused(instance, "mount", "s3://no-such-bucket", point, *options(instance), status=MOUNT_FAILED, words=["no-such-bucket"])
+    assert not is_mounted(point)
+
+
+@pytest.mark.parametrize("name", ["AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID"])
+def test_bad_credentials(instance, point, name):
+    wrong = {name: "WRONGWRONGWRONG0001"}
+    line = refused(instance, "mount", "s3://bucket", point, *options(instance), status=MOUNT_FAILED, env=wrong)
+    assert "WRONGWRONG" not in line or name == "AWS_ACCESS_KEY_ID", "a secret in a message"
+
+
+def test_no_credentials(instance, point):
+    del instance.environment["AWS_ACCESS_KEY_ID"], instance.environment["AWS_SECRET_ACCESS_KEY"]
+    instance.environment["AWS_EC2_METADATA_DISABLED"] = "true"
+    refused(instance, "mount", "s3://bucket", point, *options(instance), status=MOUNT_FAILED, words=["credentials"])
+
+
+def test_unreachable_endpoint(instance, point, proxy):
+    proxy.offline()
+    line = refused(instance, "mount", "s3://bucket", point, *options(instance), status=MOUNT_FAILED)
+    assert proxy.address in line or "connect" in line.lower()
+    assert not is_mounted(point)
+
+
+def test_missing_mountpoint(instance):
+    path = instance.directory("mnt/missing")
+    refused(instance, "mount", "s3://bucket", path, *options(instance), status=MOUNT_FAILED, words=[path])
+
+
+def test_mountpoint_that_is_a_file(instance):
+    path = instance.directory("mnt/file")
+    write_file(path, b"")
+    refused(instance, "mount", "s3://bucket", path, *options(instance), status=MOUNT_FAILED, words=[path])
+
+
+def test_mountpoint_that_is_not_empty(instance, point):
+    write_file(os.path.join(point, "precious"), b"here before")
+    refused(instance, "mount", "s3://bucket", point, *options(instance), status=MOUNT_FAILED, words=[point, "empty"])
+    assert os.listdir(point) == ["precious"]
+
+
+def test_busy_mountpoint(instance, mount, server):
+    server.make_bucket("second")
+    refused(instance, "mount", "s3://second", mount.path, *options(instance), status=MOUNT_FAILED, words=[mount.path])
+    write_file(mount / "still", b"works")
+    assert open(mount / "still", "rb").read() == b"works"
+
+
+def test_second_mount_of_a_volume(instance, mount, point):
+    refused(instance, "mount", "s3://bucket", point, *options(instance), status=MOUNT_FAILED, words=[mount.path])
+    assert not is_mounted(point)
+    write_file(mount / "still", b"works")
+    instance.flush()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["frobnicate"],
+        ["mount"],
+        ["mount", "s3://bucket"],
+        ["mount", "s3://bucket", "/mnt", "--no-such-flag"],
+        ["status", "--no-such-flag"],
+        ["uploads", "explode"],
+        ["flush", "--timeout", "soon"],
+        ["serve"],
+    ],
+)
+def test_wrong_words(instance, arguments):
+    refused(instance, *arguments, status=USAGE)
+
+
+@pytest.mark.parametrize("option", ["no_such_option=1", "cache_size=lots", "upload_protocol=carrier-pigeon", "block_size=3M"])
+def test_wrong_options(instance, point, option):
+    name = option.split("=")[0]
+    result = instance.run("mount", "s3://bucket", point, *options(instance, option), check=False)
+    assert result.returncode in (USAGE, 1, MOUNT_FAILED)
+    assert len(result.stderr.strip().splitlines()) == 1 and name in result.stderr, result.stderr
+    assert not is_mounted(point)
+
+
+def test_wrong_configuration_file_names_file_and_line(instance, point):
+    instance.configure(no_such_key="1")
+    result = instance.run("mount", "s3://bucket", point, *options(instance), check=False)
+    assert result.returncode != 0
+    assert instance.environment["MOORAGE_CONFIG"] in result.stderr and "no_such_key" in result.stderr
+    assert ":3" in result.stderr or "line 3" in result.stderr, result.stderr
+
+
+def test_wrong_remotes(instance, point):
+    for remote in ("bucket", "s3://", "ftp://host/", "s3:bucket"):
+        result = instance.run("mount", remote, point, *options(instance), check=False)
+        assert result.returncode in (1, USAGE, MOUNT_FAILED)
+        assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+
+
+def test_unmounting_what_is_not_mounted(instance, point):
+    refused(instance, "unmount", point, status=1, words=[point])
+
+
+def test_a_busy_mount_is_not_torn_away(instance, mount, client):
+    with open(mount / "open", "w") as file:
+        file.write("half")
+        result = instance.run("unmount", mount.path, check=False, timeout=30)
+        assert result.returncode == 1 and "busy" in result.stderr.lower()
+        file.write(" and half")
+    instance.flush()
+    assert client.get_object(Bucket="bucket", Key="open")["Body"].read() == b"half and half"
+
+
+def test_unmount_may_wait_and_give_up(instance, mount, proxy, client):
+    held = proxy.rule("hold", method="PUT", times="all")
+    write_file(mount / "a", b"a")
+    result = mount.instance.run("unmount", mount.path, "--wait", "--timeout", "2", check=False, timeout=30)
+    assert result.returncode == 1 and result.stderr.strip()
+    assert instance.pending_files() == 1
+    held.remove()
+    instance.flush()
+    assert client.get_object(Bucket="bucket", Key="a")["Body"].read() == b"a"
+
+
+def test_unmount_wait_returns_when_all_is_remote(instance, mount, client):
+    write_file(mount / "a", b"a" * MIB)
+    mount.unmount("--wait", "--timeout", "60")
+    assert not is_mounted(mount.path)
+    assert len(client.get_object(Bucket="bucket", Key="a")["Body"].read()) == MIB
+
+
+class SmallDisk:
+    """A tmpfs of a few MiB, as root only."""
+
+    def __init__(self, path, size):
+        self.path = path
+        os.makedirs(path, exist_ok=True)
+        run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "moorage-test", path])
+
+    def unmount(self):
+        for _ in range(20):
+            if run(["umount", self.path], check=False).returncode == 0:
+                return
+        run(["umount", "-l", self.path], check=False)
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small disk")
+
+
+@needs_root
+@pytest.mark.limit(120)
+def test_full_disk_of_the_state(make_instance, proxy, client, folder, stack, seed):
+    """A write that finds no room says so; what was acknowledged before arrives; room again, all works again."""
+    disk = SmallDisk(os.path.join(folder, "small"), "24m")
+    stack.callback(disk.unmount)
+    instance = make_instance(proxy.url)
+    stack.callback(instance.abandon)
+    instance.environment["MOORAGE_STATE_DIR"] = os.path.join(disk.path, "state")
+    mount = instance.mount("s3://bucket")
+    proxy.offline()
+    write_file(mount / "small", b"acknowledged")
+    with pytest.raises(OSError) as problem:
+        write_file(mount / "huge", random_bytes(seed, 64 * MIB), synchronize=True)
+    assert problem.value.errno in (errno.ENOSPC, errno.EDQUOT)
+    assert open(mount / "small", "rb").read() == b"acknowledged"
+    if os.path.exists(mount / "huge"):
+        os.unlink(mount / "huge")
+    proxy.online()
+    instance.flush()
+    assert client.get_object(Bucket="bucket", Key="small")["Body"].read() == b"acknowledged"
+    write_file(mount / "later", random_bytes(seed, 4 * MIB))
+    instance.flush()
+    assert client.head_object(Bucket="bucket", Key="later")["ContentLength"] == 4 * MIB
+    assert "huge" not in {item["Key"] for item in client.list_objects_v2(Bucket="bucket")["Contents"]}
+
+
+@needs_root
+@pytest.mark.limit(120)
+def test_full_disk_of_the_cache(make_instance, proxy, client, folder, stack, seed):
+    """Reads go past a cache that is full."""
+    disk = SmallDisk(os.path.join(folder, "small"), "12m")
+    stack.callback(disk.unmount)
+    data = random_bytes(seed, 32 * MIB)
+    client.put_object(Bucket="bucket", Key="big", Body=data)
+    instance = make_instance(proxy.url)
+    stack.callback(instance.abandon)
+    instance.environment["MOORAGE_CACHE_DIR"] = os.path.join(disk.path, "cache")
+    instance.configure(cache_free="0")
+    mount = instance.mount("s3://bucket")
+    filler = os.path.join(disk.path, "filler")
+    run(["dd", "if=/dev/zero", f"of={filler}", "bs=1M"], check=False)
+    assert open(mount / "big", "rb").read() == data
+    write_file(mount / "new", data[: 5 * MIB])
+    instance.flush()
+    assert client.head_object(Bucket="bucket", Key="new")["ContentLength"] == 5 * MIB
+    os.unlink(filler)
+    assert open(mount / "big", "rb").read() == data
+
+
+@pytest.mark.limit(90)
+def test_a_deleted_cache_loses_nothing(instance, mount, client, seed):
+    data = random_bytes(seed, 3 * MIB)
+    client.put_object(Bucket="bucket", Key="a", Body=data)
+    wait_until(lambda: os.path.exists(mount / "a"), 20, "the file to show up")
+    assert open(mount / "a", "rb").read() == data
+    for name in os.listdir(instance.directory("cache")):
+        shutil.rmtree(os.path.join(instance.directory("cache"), name), ignore_errors=True)
+    write_file(mount / "b", b"after")
+    instance.flush()
+    assert client.get_object(Bucket="bucket", Key="b")["Body"].read() == b"after"
+    mount.unmount()
+    again = mount.mount_again()
+    assert open(again / "a", "rb").read() == data
+
+
+def test_nothing_of_the_state_is_open_to_others(instance, mount):
+    """Staging, journal, cache and runtime folders are the user's own; secrets are nowhere on disk."""
+    write_file(mount / "a", b"a")
+    instance.flush()
+    for part in ("state", "cache", "run"):
+        for base, folders, files in os.walk(instance.directory(part)):
+            for name in folders + files:
+                mode = os.lstat(os.path.join(base, name)).st_mode & 0o077
+                assert mode == 0, os.path.join(base, name)
+            for name in files:
+                with open(os.path.join(base, name), "rb") as file:
+                    assert instance.environment["AWS_SECRET_ACCESS_KEY"].encode() not in file.read()
