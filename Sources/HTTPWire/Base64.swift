@@ -2,11 +2,11 @@
 // Copyright the Moorage authors
 
 /// Base64 with the usual alphabet (RFC 4648, section 4).
-package enum Base64 {
+enum Base64 {
     private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
 
     /// The bytes as text, padded.
-    package static func encoded(_ bytes: [UInt8]) -> String {
+    static func encoded(_ bytes: [UInt8]) -> String {
         var text: [UInt8] = []
         text.reserveCapacity((bytes.count + 2) / 3 * 4)
         for start in stride(from: 0, to: bytes.count, by: 3) {
@@ -23,7 +23,7 @@ package enum Base64 {
     }
 
     /// Reads text; missing padding is accepted, any other character outside the alphabet gives nil.
-    package static func decoded(_ text: some Sequence<UInt8>) -> [UInt8]? {
+    static func decoded(_ text: some Sequence<UInt8>) -> [UInt8]? {
         var bytes: [UInt8] = []
         var word: UInt32 = 0
         var digits = 0

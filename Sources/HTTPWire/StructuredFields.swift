@@ -83,7 +83,9 @@ package enum StructuredFields {
     /// A Byte Sequence as a field value.
     package static func serialized(_ value: [UInt8]) -> String { ":" + Base64.encoded(value) + ":" }
 
-    /// A Dictionary of Integers as a field value, in the given order. The keys must be valid keys.
+    /// A Dictionary of Integers as a field value, in the given order.
+    ///
+    /// The keys must be valid keys.
     package static func serialized(_ members: [(key: String, value: Int64)]) -> String {
         members.map { "\($0.key)=\(serialized($0.value))" }.joined(separator: ", ")
     }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
-/// How content gets to the remote. The raw values are what commands and the journal show.
+/// How content gets to the remote.
+///
+/// The raw values are what commands and the journal show.
 package enum TransferProtocol: String, Hashable, Sendable, CaseIterable {
     case put
     case s3Multipart = "s3-multipart"
@@ -27,8 +29,9 @@ package struct UploadProtocolChoice: Hashable, Sendable {
         self.resumable = resumable
     }
 
-    /// The protocols to try for content of `size` bytes, best first; never empty. The next one is tried when
-    /// one turns out to be unsupported.
+    /// The protocols to try for content of `size` bytes, best first; never empty.
+    ///
+    /// The next one is tried when one turns out to be unsupported.
     package func candidates(size: Int64) -> [TransferProtocol] {
         if let demanded { return size == 0 ? [.put] : [demanded] }
         guard size >= Self.resumptionThreshold else { return [.put] }

@@ -30,7 +30,9 @@ package struct UploadLimits: Hashable, Sendable {
         self.maxAge = maxAge
     }
 
-    /// Reads the field; nil when it is missing, or bad as a whole. Unknown keys are ignored.
+    /// Reads the field; nil when it is missing, or bad as a whole.
+    ///
+    /// Unknown keys are ignored.
     package init?(_ fields: HTTPFields) {
         guard !fields.values(UploadProtocol.limitField).isEmpty,
             let members = StructuredFields.dictionary(fields, UploadProtocol.limitField)

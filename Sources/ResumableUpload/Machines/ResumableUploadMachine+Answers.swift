@@ -54,7 +54,9 @@ extension ResumableUploadMachine {
         }
     }
 
-    /// A success without an upload resource: the server took the empty body for the object. Never ask it again.
+    /// A success without an upload resource: the server took the empty body for the object.
+    ///
+    /// Never ask it again.
     private mutating func disbelieve() -> Action {
         support = .none
         return end(.unsupported)
@@ -190,8 +192,9 @@ extension ResumableUploadMachine {
         TransferPause(fault, retryAfter: answer.fields["Retry-After"].flatMap { Int64($0) }.map { Double($0) })
     }
 
-    /// The fault of a status that invites the same request again; nil for any other. An answer of the
-    /// target (complete) is judged by its own rules.
+    /// The fault of a status that invites the same request again; nil for any other.
+    ///
+    /// An answer of the target (complete) is judged by its own rules.
     private static func transientFault(_ answer: UploadAnswer) -> TransferFault? {
         switch answer.status {
         case 408, 423, 425, 429: .temporary

@@ -128,7 +128,9 @@ package struct ResumableUploadMachine: Sendable {
         }
     }
 
-    /// Notes an interim response. Returns the offset it acknowledges, if it does.
+    /// Notes an interim response.
+    ///
+    /// Returns the offset it acknowledges, if it does.
     package mutating func informational(status: Int, fields: HTTPFields, url: String) -> Int64? {
         let answer = UploadAnswer(status: status, fields: fields, version: version)
         guard answer.isInterim(version: version) else { return nil }

@@ -4,7 +4,9 @@
 package import Base
 package import HTTPWire
 
-/// What the journal keeps of a resumable upload. The URL is a secret: whoever knows it may append.
+/// What the journal keeps of a resumable upload.
+///
+/// The URL is a secret: whoever knows it may append.
 package struct ResumableUploadState: Hashable, Sendable {
     /// The absolute URL of the upload resource.
     package var resource: String

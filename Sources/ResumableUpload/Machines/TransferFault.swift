@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
-/// Why a step failed, as the machines tell causes apart. The names are those of the store's causes.
+/// Why a step failed, as the machines tell causes apart.
+///
+/// The names are those of the store's causes.
 package enum TransferFault: String, Hashable, Sendable, CaseIterable, Error {
     case unreachable
     case temporary
