@@ -108,7 +108,7 @@ def test_editors_save_dances(direct, mounted, client):
     write_file(text, b"first\n")
     # Vim with backup files: write 4913, rename to a backup, write anew, delete the backup.
     shell(
-        "vim -u NONE -es -c 'set nocompatible backup writebackup backupcopy=no' -c 'normal Gosecond' -c 'wq' text",
+        "vim -u NONE -es -c 'set nocompatible backup writebackup backupcopy=no backupskip=' -c 'normal Gosecond' -c 'wq' text",
         mounted.path,
         check=False,
     )

@@ -34,7 +34,7 @@ def s3_client(endpoint, access_key=ACCESS_KEY, secret_key=SECRET_KEY):
         aws_access_key_id=access_key,
         aws_secret_access_key=secret_key,
         config=botocore.config.Config(
-            retries={"max_attempts": 1}, s3={"addressing_style": "path"}, connect_timeout=5, read_timeout=60
+            retries={"total_max_attempts": 1}, s3={"addressing_style": "path"}, connect_timeout=5, read_timeout=60
         ),
     )
 
