@@ -108,6 +108,7 @@ let package = Package(
         tests("Configuration", ["Base", "Platform", "Configuration"]),
         tests("Digests", ["Digests"]),
         tests("HTTPWire", ["Base", "HTTPWire"]),
+        tests("ResumableUpload", ["Base", "HTTPWire", "ResumableUpload"]),
         tests("TestSupport", ["Base", "Platform"]),
         tests("Control", ["Base", "Platform", "Control"]),
         tests("Policy", ["Base", "Policy"]),

@@ -54,10 +54,12 @@ package struct PartLayout: Hashable, Sendable {
         precondition(count <= 10_000, "\(count) parts")
     }
 
-    /// The part size for content of `size` bytes: 8 MiB, or what 9,000 parts need, in whole MiB.
-    package static func partSize(for size: Int64) -> Int64 {
+    /// The part size for content of `size` bytes: `wanted`, or what 9,000 parts need, in whole MiB.
+    package static func partSize(for size: Int64, wanted: Int64? = nil) -> Int64 {
         let needed = (size + countGoal - 1) / countGoal
-        return max(minimumPartSize, (needed + unit - 1) / unit * unit)
+        let rounded = (needed + unit - 1) / unit * unit
+        guard let wanted, wanted > 0 else { return max(minimumPartSize, rounded) }
+        return needed <= wanted ? wanted : rounded
     }
 
     /// The number of parts, at least 1.

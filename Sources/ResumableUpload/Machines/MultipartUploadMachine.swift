@@ -120,11 +120,13 @@ package struct MultipartUploadMachine: Sendable {
     /// - Parameters:
     ///   - intent: What is uploaded, and over what.
     ///   - state: What the journal holds of the upload, nil to begin one.
+    ///   - partSize: Bytes of a part of a new upload, nil for the usual; raised where it would make too many parts.
     ///   - parallelism: Parts in flight, at least 1.
     ///   - md5: The MD5 digest of its argument.
     package init(
         intent: UploadIntent,
         state: MultipartState? = nil,
+        partSize: Int64? = nil,
         parallelism: Int,
         md5: @escaping @Sendable ([UInt8]) -> [UInt8]
     ) {
@@ -132,7 +134,7 @@ package struct MultipartUploadMachine: Sendable {
         self.intent = intent
         self.parallelism = parallelism
         self.md5 = md5
-        partSize = state?.partSize ?? PartLayout.partSize(for: intent.size)
+        self.partSize = state?.partSize ?? PartLayout.partSize(for: intent.size, wanted: partSize)
         uploadID = state?.uploadID
         parts = Dictionary((state?.parts ?? []).map { ($0.number, $0) }) { _, last in last }
         phase = state == nil ? .creating : .listing

@@ -107,6 +107,7 @@ extension ResumableUploadMachine {
     // MARK: appending
 
     mutating func appended(_ answer: UploadAnswer, piece: ByteRange) -> Action {
+        if answer.problem == .completedUpload { return askAgain() }
         if answer.isComplete == true { return finished(answer, piece: piece) }
         if answer.isSuccess { return stored(answer, piece: piece) }
         if let fault = Self.transientFault(answer) { return wait(pause(fault, answer), then: .ask) }
@@ -147,10 +148,10 @@ extension ResumableUploadMachine {
         return askAgain()
     }
 
-    /// A bad request: the upload may be complete already, its length disputed, or the version misunderstood.
+    /// A bad request: the content broke off, the length is disputed, or the version is misunderstood.
     private mutating func refusedAppend(_ answer: UploadAnswer) -> Action {
         if answer.problem == .inconsistentLength { return discard() }
-        guard answer.problem != .completedUpload, stalls >= Self.stallLimit else { return askAgain() }
+        guard stalls >= Self.stallLimit else { return askAgain() }
         stalls = 0
         return delete(then: .lower)
     }
