@@ -73,8 +73,8 @@ let package = Package(
         module(
             "Flusher",
             [
-                "Base", "Platform", "Digests", "ObjectStore", "ResumableUpload", "Catalog", "BlockCache", "Journal",
-                "Policy", "Control", "Configuration",
+                "Base", "Platform", "Digests", "HTTPWire", "ObjectStore", "ResumableUpload", "Catalog", "BlockCache",
+                "Journal", "Policy", "Control", "Configuration",
             ]
         ),
 
@@ -113,6 +113,12 @@ let package = Package(
         tests("Control", ["Base", "Platform", "Control"]),
         tests("Policy", ["Base", "Policy"]),
         tests("S3Wire", ["Base", "Digests", "HTTPWire", "S3Wire"]),
-        tests("Flusher", ["Base", "Platform", "Policy", "Control", "ObjectStore", "Journal", "Flusher"]),
+        tests(
+            "Flusher",
+            [
+                "Base", "Platform", "Digests", "HTTPWire", "Policy", "Control", "Configuration", "ObjectStore",
+                "ResumableUpload", "Journal", "Catalog", "Flusher",
+            ]
+        ),
     ]
 )

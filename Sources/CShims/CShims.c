@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -96,3 +97,5 @@ int moorage_peer_credentials(int fd, uint32_t *uid, int32_t *pid) {
     *pid = credentials.pid;
     return 0;
 }
+
+int moorage_memfd(const char *name) { return memfd_create(name, MFD_CLOEXEC); }

@@ -45,6 +45,8 @@ int moorage_ofd_lock_test(int fd);
 
 /// 0 when core dumps and ptrace by others are off for this process.
 int moorage_disable_core_dumps(void);
+/// A file in memory without a name, closed on exec (memfd_create(2)), or -1 with errno.
+int moorage_memfd(const char *_Nonnull name);
 int moorage_set_thread_name(const char *_Nonnull name);
 int64_t moorage_get_thread_id(void);
 ssize_t moorage_getrandom(void *_Nonnull buffer, size_t length);

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import Digests
+internal import Glibc
+internal import ObjectStore
+package import Platform
+
+/// The immutable bytes of one upload in a local file.
+package final class UploadContent: Sendable {
+    private let file: FileDescriptor?
+    private let raw: Int32?
+    package let size: Int64
+
+    /// `file` holds at least `size` bytes; nil only for empty content.
+    package init(_ file: consuming FileDescriptor?, size: Int64) {
+        raw = Self.number(of: file)
+        self.file = file
+        self.size = size
+    }
+
+    /// Bytes that are in memory, such as a link's text, put into a file without a name.
+    package convenience init(_ bytes: [UInt8]) throws(SystemError) {
+        guard !bytes.isEmpty else {
+            self.init(nil, size: 0)
+            return
+        }
+        let file = try FileDescriptor.inMemory("moorage")
+        try file.write(bytes)
+        self.init(file, size: Int64(bytes.count))
+    }
+
+    private static func number(of file: borrowing FileDescriptor?) -> Int32? {
+        switch file {
+        case .some(let file): file.raw
+        case .none: nil
+        }
+    }
+
+    func body(_ range: ByteRange) -> UploadBody {
+        guard let raw, !range.isEmpty else { return .empty }
+        return UploadBody(descriptor: raw, range: range)
+    }
+
+    var whole: UploadBody { body(ByteRange(0, size)) }
+
+    /// The MD5 of a range; EIO when the file is shorter than it must be.
+    func md5(_ range: ByteRange) throws(SystemError) -> [UInt8] {
+        let digest = Digest(.md5)
+        guard let raw else { return digest.finalize() }
+        var chunk = [UInt8](repeating: 0, count: Int(min(range.count, 1 << 20)))
+        var offset = range.lower
+        while offset < range.upper {
+            let wanted = Int(min(Int64(chunk.count), range.upper - offset))
+            let position = Int(offset)
+            let count = try retryingOnInterrupt("pread") {
+                chunk.withUnsafeMutableBytes { pread(raw, $0.baseAddress, wanted, position) }
+            }
+            guard count > 0 else { throw SystemError.make(EIO, "pread", "staging data shorter than recorded") }
+            chunk.withUnsafeBytes { digest.update(UnsafeRawBufferPointer(rebasing: $0[..<count])) }
+            offset += Int64(count)
+        }
+        return digest.finalize()
+    }
+
+    /// The opaque entity tag of the content where it is stored in one request: its MD5 in hexadecimal.
+    func entityTag() throws(SystemError) -> String {
+        Hexadecimal.encode(try md5(ByteRange(0, size)))
+    }
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+package import ObjectStore
+internal import ResumableUpload
+
+/// Everything the drivers of one upload share.
+package struct UploadContext: Sendable {
+    package let store: any ObjectStore
+    package let key: ObjectKey
+    package let content: UploadContent
+    package let metadata: ObjectMetadata
+    package let condition: WriteCondition
+    package let recorder: any TransferRecorder
+    package let progress: TransferProgress
+    package let gate: RequestGate
+    package let cancellation: any Cancellation
+    /// Parts of one file in flight at once.
+    package let parallelism: Int
+
+    package init(
+        store: any ObjectStore,
+        key: ObjectKey,
+        content: UploadContent,
+        metadata: ObjectMetadata,
+        condition: WriteCondition,
+        recorder: any TransferRecorder,
+        progress: TransferProgress,
+        gate: RequestGate,
+        cancellation: any Cancellation,
+        parallelism: Int
+    ) {
+        self.store = store
+        self.key = key
+        self.content = content
+        self.metadata = metadata
+        self.condition = condition
+        self.recorder = recorder
+        self.progress = progress
+        self.gate = gate
+        self.cancellation = cancellation
+        self.parallelism = parallelism
+    }
+
+    var intent: UploadIntent {
+        let base: UploadIntent.Foundation =
+            switch condition {
+            case .none: .anything
+            case .absent: .absent
+            case .version(let version): .version(version)
+            }
+        return UploadIntent(size: content.size, base: base)
+    }
+
+    /// What the remote holds at the key; nil when it holds nothing.
+    func target() throws(StoreError) -> ObjectVersion? {
+        do throws(StoreError) {
+            return try gate.run(cancellation) { () throws(StoreError) in
+                try store.status(of: key, cancellation: cancellation).version
+            }
+        } catch {
+            if error.cause == .notFound { return nil }
+            throw error
+        }
+    }
+}
+
+/// Writes an upload's transitions into the journal, each before the request that it is about.
+package protocol TransferRecorder: Sendable {
+    /// The upload exists at the remote under this id or URL; durable against SIGKILL when it returns.
+    func begun(upload: String, interopVersion: Int, partSize: Int64) throws(StoreError)
+    func part(number: Int, size: Int64, md5: [UInt8], entityTag: String) throws(StoreError)
+    func acknowledged(_ bytes: Int64) throws(StoreError)
+    /// The request that changes the object is sent next; `expectedTag` is how its result can be recognised.
+    func committing(expectedTag: String?) throws(StoreError)
+}
+
+/// How an upload ended.
+package enum UploadResult: Sendable {
+    case committed(ObjectVersion)
+    /// The target holds something else (nil: it is gone), which was left alone.
+    case conflict(ObjectVersion?)
+    /// This protocol does not work here; nothing of the content was stored.
+    case unsupported
+    case failed(StoreError)
+}

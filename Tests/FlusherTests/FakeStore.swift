@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import Digests
+import Glibc
+import HTTPWire
+import ObjectStore
+import Platform
+import Synchronization
+
+/// A bucket in memory that fails as networks do: requests that never arrive, answers that never come back,
+/// connections cut in the middle of a body.
+final class FakeStore: ObjectStore {
+    struct Object {
+        var bytes: [UInt8]
+        var tag: String
+        var metadata: ObjectMetadata
+        var version: ObjectVersion { ObjectVersion(entityTag: EntityTag(opaque: tag), size: Int64(bytes.count)) }
+    }
+
+    struct Upload {
+        var key: ObjectKey
+        var metadata: ObjectMetadata
+        var parts: [Int: [UInt8]] = [:]
+    }
+
+    struct Resumable {
+        var key: ObjectKey
+        var metadata: ObjectMetadata
+        var condition: WriteCondition
+        var length: Int
+        var bytes: [UInt8] = []
+        var isComplete = false
+    }
+
+    struct State {
+        var objects: [ObjectKey: Object] = [:]
+        var uploads: [String: Upload] = [:]
+        var resumables: [String: Resumable] = [:]
+        var random: SeededGenerator
+        /// The chance, of 1000, that a request is lost, that its answer is, or that its body is cut.
+        var faults = 0
+        var isOffline = false
+        var speaksResumable = false
+        var bodyBytes: Int64 = 0
+        var requests: [String: Int] = [:]
+        var nextID = 0
+        var tagCounter = 0
+        var capabilities = StoreCapabilities()
+    }
+
+    let state: Mutex<State>
+    /// Called before each request with its name and key, outside the lock.
+    let hook: Mutex<(@Sendable (String, ObjectKey) -> Void)?> = Mutex(nil)
+
+    init(seed: UInt64 = 1) {
+        state = Mutex(State(random: SeededGenerator(seed: seed)))
+    }
+
+    var objects: [ObjectKey: Object] { state.withLock { $0.objects } }
+    var leftovers: Int { state.withLock { $0.uploads.count + $0.resumables.values.count { !$0.isComplete } } }
+    var bodyBytes: Int64 { state.withLock { $0.bodyBytes } }
+
+    func requests(_ name: String) -> Int { state.withLock { $0.requests[name] ?? 0 } }
+
+    /// Puts an object there as somebody else would.
+    @discardableResult
+    func foreign(_ key: String, _ bytes: [UInt8], metadata: ObjectMetadata = ObjectMetadata()) -> ObjectVersion {
+        state.withLock { state in
+            let object = Object(bytes: bytes, tag: md5Hex(bytes), metadata: metadata)
+            state.objects[ObjectKey(key)] = object
+            return object.version
+        }
+    }
+
+    // MARK: faults
+
+    private enum Fate {
+        case good
+        case lostRequest
+        case lostAnswer
+        case cut
+    }
+
+    private func fate(_ name: String, _ key: ObjectKey) throws(StoreError) -> Fate {
+        if let hook = hook.withLock({ $0 }) { hook(name, key) }
+        let (isOffline, fate): (Bool, Fate) = state.withLock { state in
+            state.requests[name, default: 0] += 1
+            guard Int.random(in: 0..<1000, using: &state.random) < state.faults else { return (state.isOffline, .good) }
+            return (state.isOffline, [Fate.lostRequest, .lostAnswer, .cut].randomElement(using: &state.random) ?? .cut)
+        }
+        if isOffline { throw StoreError(.unreachable, "connection refused") }
+        if fate == .lostRequest { throw StoreError(.temporary, "connection reset before the request") }
+        return fate
+    }
+
+    /// Runs a request that has no body.
+    private func request<Value>(
+        _ name: String,
+        _ key: ObjectKey,
+        _ body: (inout State) throws(StoreError) -> Value
+    ) throws(StoreError) -> Value {
+        let fate = try fate(name, key)
+        let value = try locked(body)
+        if fate != .good { throw StoreError(.temporary, "connection reset before the answer") }
+        return value
+    }
+
+    private func locked<Value>(_ body: (inout State) throws(StoreError) -> Value) throws(StoreError) -> Value {
+        let result: Result<Value, StoreError> = state.withLock { state in
+            do throws(StoreError) {
+                return .success(try body(&state))
+            } catch {
+                return .failure(error)
+            }
+        }
+        return try result.get()
+    }
+
+    private func read(_ body: UploadBody) throws(StoreError) -> [UInt8] {
+        guard body.descriptor >= 0, !body.range.isEmpty else { return [] }
+        var bytes = [UInt8](repeating: 0, count: Int(body.range.count))
+        let count = bytes.withUnsafeMutableBytes {
+            pread(body.descriptor, $0.baseAddress, $0.count, Int(body.range.lower))
+        }
+        guard count == bytes.count else { throw StoreError(.localInput, "staging file too short") }
+        return bytes
+    }
+
+    /// The bytes that arrive, and whether the connection is cut then.
+    private func receive(
+        _ fate: Fate,
+        _ body: UploadBody,
+        _ cancellation: (any Cancellation)?
+    ) throws(StoreError) -> (bytes: [UInt8], isCut: Bool) {
+        if cancellation?.isCancelled == true { throw StoreError(.cancelled, "given up") }
+        let bytes = try read(body)
+        let arrived = state.withLock { state in
+            let count = fate == .cut ? Int.random(in: 0...bytes.count, using: &state.random) : bytes.count
+            state.bodyBytes += Int64(count)
+            return count
+        }
+        return (Array(bytes[..<arrived]), fate == .cut)
+    }
+
+    private static func check(_ condition: WriteCondition, _ object: Object?) throws(StoreError) {
+        switch condition {
+        case .none: return
+        case .absent: if object == nil { return }
+        case .version(let version): if let object, object.version.isSame(as: version) { return }
+        }
+        throw StoreError(.preconditionFailed, "412", status: 412)
+    }
+
+    private static let lost = StoreError(.temporary, "connection reset")
+
+    // MARK: ObjectStore
+
+    var capabilities: StoreCapabilities { state.withLock { $0.capabilities } }
+
+    func check() throws(StoreError) { try request("check", .root) { _ in } }
+
+    func list(_ folder: ObjectKey, recursive: Bool, continuation: String?) throws(StoreError) -> ListingPage {
+        try request("list", folder) { state in
+            let entries = state.objects.filter { $0.key.isInside(folder) && $0.key != folder }
+                .map { ListingPage.Entry(key: $0.key, version: $0.value.version) }.sorted { $0.key < $1.key }
+            return ListingPage(entries: entries, folders: [], next: nil)
+        }
+    }
+
+    func status(of key: ObjectKey, cancellation: (any Cancellation)?) throws(StoreError) -> ObjectStatus {
+        try request("status", key) { (state) throws(StoreError) in
+            guard let object = state.objects[key] else { throw StoreError(.notFound, "404", status: 404) }
+            return ObjectStatus(version: object.version, metadata: object.metadata)
+        }
+    }
+
+    func fetch(_ key: ObjectKey, version: ObjectVersion, range: ByteRange, into sink: any RangeSink) -> any RangeFetch {
+        do throws(StoreError) {
+            let bytes = try request("fetch", key) { (state) throws(StoreError) in
+                guard let object = state.objects[key] else { throw StoreError(.notFound, "404", status: 404) }
+                guard object.version.isSame(as: version) else {
+                    throw StoreError(.preconditionFailed, "412", status: 412)
+                }
+                return Array(object.bytes[Int(range.lower)..<Int(range.upper)])
+            }
+            bytes.withUnsafeBytes { sink.received($0, at: range.lower) }
+            sink.finished(.success(()))
+        } catch {
+            sink.finished(.failure(error))
+        }
+        return DoneFetch()
+    }
+
+    func put(
+        _ key: ObjectKey,
+        body: UploadBody,
+        metadata: ObjectMetadata,
+        condition: WriteCondition,
+        progress: (@Sendable (Int64) -> Void)?,
+        cancellation: (any Cancellation)?
+    ) throws(StoreError) -> ObjectVersion {
+        let fate = try fate("put", key)
+        let (bytes, isCut) = try receive(fate, body, cancellation)
+        if isCut { throw Self.lost }
+        let version = try locked { (state) throws(StoreError) in
+            try Self.check(condition, state.objects[key])
+            let object = Object(bytes: bytes, tag: md5Hex(bytes), metadata: metadata)
+            state.objects[key] = object
+            return object.version
+        }
+        if fate == .lostAnswer { throw Self.lost }
+        return version
+    }
+
+    func createMultipartUpload(_ key: ObjectKey, metadata: ObjectMetadata) throws(StoreError) -> String {
+        try request("create", key) { state in
+            state.nextID += 1
+            state.uploads["upload-\(state.nextID)"] = Upload(key: key, metadata: metadata)
+            return "upload-\(state.nextID)"
+        }
+    }
+
+    func uploadPart(
+        _ key: ObjectKey,
+        uploadID: String,
+        number: Int,
+        body: UploadBody,
+        md5: [UInt8],
+        progress: (@Sendable (Int64) -> Void)?,
+        cancellation: (any Cancellation)?
+    ) throws(StoreError) -> String {
+        let fate = try fate("part", key)
+        let (bytes, isCut) = try receive(fate, body, cancellation)
+        progress?(Int64(bytes.count))
+        if isCut { throw Self.lost }
+        guard Digest.of(bytes, .md5) == md5 else { throw StoreError(.corrupted, "BadDigest") }
+        try locked { (state) throws(StoreError) in
+            guard state.uploads[uploadID]?.key == key else {
+                throw StoreError(.noSuchUpload, "NoSuchUpload", status: 404)
+            }
+            state.uploads[uploadID]?.parts[number] = bytes
+        }
+        if fate == .lostAnswer { throw Self.lost }
+        return "\"" + md5Hex(bytes) + "\""
+    }
+
+    func copyPart(
+        _ key: ObjectKey,
+        uploadID: String,
+        number: Int,
+        source: ObjectKey,
+        sourceVersion: ObjectVersion,
+        range: ByteRange
+    ) throws(StoreError) -> String { throw StoreError(.unsupported, "501", status: 501) }
+
+    func listParts(_ key: ObjectKey, uploadID: String) throws(StoreError) -> [UploadedPart] {
+        try request("parts", key) { (state) throws(StoreError) in
+            guard let upload = state.uploads[uploadID] else {
+                throw StoreError(.noSuchUpload, "NoSuchUpload", status: 404)
+            }
+            return upload.parts.sorted { $0.key < $1.key }.map {
+                UploadedPart(number: $0.key, size: Int64($0.value.count), entityTag: "\"" + md5Hex($0.value) + "\"")
+            }
+        }
+    }
+
+    func completeMultipartUpload(
+        _ key: ObjectKey,
+        uploadID: String,
+        parts: [UploadedPart],
+        condition: WriteCondition
+    ) throws(StoreError) -> ObjectVersion {
+        try request("complete", key) { (state) throws(StoreError) in
+            guard let upload = state.uploads[uploadID] else {
+                throw StoreError(.noSuchUpload, "NoSuchUpload", status: 404)
+            }
+            try Self.check(condition, state.objects[key])
+            let bodies = parts.compactMap { upload.parts[$0.number] }
+            guard bodies.count == parts.count else { throw StoreError(.rejected, "InvalidPart", status: 400) }
+            let tag = md5Hex(bodies.flatMap { Digest.of($0, .md5) }) + "-\(bodies.count)"
+            let object = Object(bytes: Array(bodies.joined()), tag: tag, metadata: upload.metadata)
+            state.objects[key] = object
+            state.uploads[uploadID] = nil
+            return object.version
+        }
+    }
+
+    func abortMultipartUpload(_ key: ObjectKey, uploadID: String) throws(StoreError) {
+        try request("abort", key) { state in state.uploads[uploadID] = nil }
+    }
+
+    func copy(
+        _ source: ObjectKey,
+        sourceVersion: ObjectVersion,
+        to key: ObjectKey,
+        metadata: ObjectMetadata?,
+        condition: WriteCondition
+    ) throws(StoreError) -> ObjectVersion {
+        try request("copy", key) { (state) throws(StoreError) in
+            guard let object = state.objects[source] else { throw StoreError(.notFound, "404", status: 404) }
+            guard object.version.isSame(as: sourceVersion) else {
+                throw StoreError(.preconditionFailed, "412", status: 412)
+            }
+            try Self.check(condition, state.objects[key])
+            let copy = Object(bytes: object.bytes, tag: md5Hex(object.bytes), metadata: metadata ?? object.metadata)
+            state.objects[key] = copy
+            return copy.version
+        }
+    }
+
+    func delete(_ key: ObjectKey, condition: WriteCondition) throws(StoreError) {
+        try request("delete", key) { (state) throws(StoreError) in
+            if case .version = condition { try Self.check(condition, state.objects[key]) }
+            state.objects[key] = nil
+        }
+    }
+
+    func creationFields(metadata: ObjectMetadata, condition: WriteCondition) -> HTTPFields {
+        var fields = HTTPFields()
+        switch condition {
+        case .none: break
+        case .absent: fields["If-None-Match"] = "*"
+        case .version(let version): fields["If-Match"] = version.entityTag?.fieldValue
+        }
+        fields["x-amz-meta-mode"] = metadata.mode.map { String($0) }
+        return fields
+    }
+
+    func learned(_ support: StoreCapabilities.ResumableSupport) {
+        state.withLock { $0.capabilities.resumableUpload = support }
+    }
+}
+
+private final class DoneFetch: RangeFetch {
+    func cancel() {}
+}
+
+func md5Hex(_ bytes: [UInt8]) -> String { Hexadecimal.encode(Digest.of(bytes, .md5)) }
+
+// MARK: - resumable uploads, interop version 6 and later in the few words the tests need
+
+extension FakeStore {
+    func exchange(
+        _ exchange: UploadExchange,
+        informational: (@Sendable (Int, HTTPFields) -> Void)?,
+        progress: (@Sendable (Int64) -> Void)?,
+        cancellation: (any Cancellation)?
+    ) throws(StoreError) -> UploadExchangeResponse {
+        let url: String
+        let key: ObjectKey
+        switch exchange.target {
+        case .object(let object): (url, key) = ("http://fake/\(object)", object)
+        case .resource(let resource): (url, key) = (resource, ObjectKey(resource))
+        }
+        let fate = try fate(exchange.method, key)
+        let (bytes, isCut) = try receive(fate, exchange.body ?? .empty, cancellation)
+        let response = state.withLock { state in
+            var answer = Answer(url: url)
+            state.answer(exchange, key: key, bytes: bytes, isCut: isCut, &answer)
+            return UploadExchangeResponse(status: answer.status, fields: answer.fields, body: [], url: url)
+        }
+        if isCut || fate == .lostAnswer { throw StoreError(.temporary, "connection reset") }
+        return response
+    }
+
+    struct Answer {
+        var url: String
+        var status = 400
+        var fields = HTTPFields()
+    }
+}
+
+extension FakeStore.State {
+    mutating func answer(
+        _ exchange: UploadExchange,
+        key: ObjectKey,
+        bytes: [UInt8],
+        isCut: Bool,
+        _ answer: inout FakeStore.Answer
+    ) {
+        guard speaksResumable, exchange.fields["Upload-Draft-Interop-Version"] == "8" else { return }
+        answer.fields["Upload-Draft-Interop-Version"] = "8"
+        switch exchange.method {
+        case "OPTIONS":
+            answer.status = 204
+            answer.fields["Upload-Limit"] = "max-size=1000000000"
+        case "PUT":
+            nextID += 1
+            let url = "http://fake/resumable/\(nextID)"
+            let metadata = ObjectMetadata(mode: exchange.fields["x-amz-meta-mode"].flatMap { UInt32($0) })
+            var condition = WriteCondition.none
+            if exchange.fields["If-None-Match"] != nil { condition = .absent }
+            if let tag = exchange.fields["If-Match"], let object = objects[key],
+                object.version.entityTag?.fieldValue == tag
+            {
+                condition = .version(object.version)
+            }
+            let length = exchange.fields["Upload-Length"].flatMap { Int($0) } ?? 0
+            resumables[url] = FakeStore.Resumable(key: key, metadata: metadata, condition: condition, length: length)
+            answer.status = 201
+            answer.fields["Location"] = url
+            answer.fields["Upload-Complete"] = "?0"
+        case "HEAD":
+            guard let upload = resumables[answer.url] else { return answer.status = 404 }
+            answer.status = 204
+            answer.fields["Upload-Offset"] = String(upload.bytes.count)
+            answer.fields["Upload-Complete"] = upload.isComplete ? "?1" : "?0"
+        case "PATCH": append(exchange, bytes, isCut, &answer)
+        case "DELETE":
+            resumables[answer.url] = nil
+            answer.status = 204
+        default: break
+        }
+    }
+
+    private mutating func append(
+        _ exchange: UploadExchange,
+        _ bytes: [UInt8],
+        _ isCut: Bool,
+        _ answer: inout FakeStore.Answer
+    ) {
+        guard var upload = resumables[answer.url] else { return answer.status = 404 }
+        guard exchange.fields["Upload-Offset"] == String(upload.bytes.count) else {
+            answer.status = 409
+            answer.fields["Upload-Offset"] = String(upload.bytes.count)
+            return
+        }
+        upload.bytes += bytes
+        answer.status = 204
+        answer.fields["Upload-Offset"] = String(upload.bytes.count)
+        answer.fields["Upload-Complete"] = "?0"
+        if exchange.fields["Upload-Complete"] == "?1", !isCut, upload.bytes.count == upload.length {
+            upload.isComplete = true
+            answer.fields["Upload-Complete"] = "?1"
+            commit(upload, &answer)
+        }
+        resumables[answer.url] = upload
+    }
+
+    private mutating func commit(_ upload: FakeStore.Resumable, _ answer: inout FakeStore.Answer) {
+        let current = objects[upload.key]
+        let isMet =
+            switch upload.condition {
+            case .none: true
+            case .absent: current == nil
+            case .version(let version): current?.version.isSame(as: version) ?? false
+            }
+        guard isMet else { return answer.status = 412 }
+        let object = FakeStore.Object(bytes: upload.bytes, tag: md5Hex(upload.bytes), metadata: upload.metadata)
+        objects[upload.key] = object
+        answer.status = 200
+        answer.fields["ETag"] = "\"" + object.tag + "\""
+    }
+}
