@@ -13,8 +13,9 @@ package enum Underlay: Hashable, Sendable {
     case generation(GenerationID)
 }
 
-/// Which bytes of a file are where. The mount changes a copy of it while it writes and records it in the journal.
+/// Which bytes of a file are where.
 ///
+/// The mount changes a copy of it while it writes, and records it in the journal.
 /// Byte `o` below `size` is in the staging file when `extents` has it, else shows
 /// the underlay when `o < underlayLength`, else is zero.
 package struct ContentMap: Hashable, Sendable {

@@ -6,7 +6,9 @@ package import Database
 /// Why a journal operation failed; `.notFound` means that the row changed or went away meanwhile.
 package typealias JournalError = DatabaseError
 
-/// Names a row for ever: a path is an attribute of it, so a rename loses nothing. Never reused.
+/// The name of a row, never reused.
+///
+/// A path is an attribute of a row, so a rename loses nothing.
 package struct NodeID: Hashable, Sendable, Comparable, CustomStringConvertible {
     package let value: Int64
     package init(_ value: Int64) { self.value = value }
@@ -14,7 +16,7 @@ package struct NodeID: Hashable, Sendable, Comparable, CustomStringConvertible {
     package static func < (left: NodeID, right: NodeID) -> Bool { left.value < right.value }
 }
 
-/// Names one content of a file, and its staging file. Never reused.
+/// The name of one content of a file, and of its staging file; never reused.
 package struct GenerationID: Hashable, Sendable, Comparable, CustomStringConvertible {
     package let value: Int64
     package init(_ value: Int64) { self.value = value }
@@ -22,7 +24,7 @@ package struct GenerationID: Hashable, Sendable, Comparable, CustomStringConvert
     package static func < (left: GenerationID, right: GenerationID) -> Bool { left.value < right.value }
 }
 
-/// Names an upload begun at the remote. Never reused.
+/// The name of an upload begun at the remote, never reused.
 package struct TransferID: Hashable, Sendable, Comparable, CustomStringConvertible {
     package let value: Int64
     package init(_ value: Int64) { self.value = value }
@@ -30,5 +32,5 @@ package struct TransferID: Hashable, Sendable, Comparable, CustomStringConvertib
     package static func < (left: TransferID, right: TransferID) -> Bool { left.value < right.value }
 }
 
-/// A point in the order of all changes; every change takes the next one. 0 is before all.
+/// A point in the order of all changes: every change takes the next one, 0 is before all.
 package typealias ChangeSequence = Int64

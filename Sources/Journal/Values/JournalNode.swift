@@ -13,7 +13,7 @@ package enum NodeKind: Int64, Hashable, Sendable, CaseIterable {
 
 /// The desired state of one path that differs from the remote, or may.
 package struct JournalNode: Hashable, Sendable {
-    package let id: NodeID
+    package internal(set) var id: NodeID
     package var path: ObjectKey
     package var kind: NodeKind
     /// Complete attributes; of no meaning for a tombstone.

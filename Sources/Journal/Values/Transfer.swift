@@ -21,7 +21,9 @@ package enum TransferPhase: Int64, Hashable, Sendable, CaseIterable {
     case committing = 1
 }
 
-/// An upload begun at the remote. It outlives its row's wishes: what is no longer wanted is aborted, then removed.
+/// An upload begun at the remote.
+///
+/// It outlives its row's wishes: what is no longer wanted is aborted, then removed.
 package struct Transfer: Hashable, Sendable {
     package let id: TransferID
     package let node: NodeID

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import Database
+internal import Platform
+
+extension Journal {
+    /// Gives way to a foreign version: the row moves to `copy`, where nothing is, and keeps its content.
+    ///
+    /// Write the remote's version into the catalog, and remove the row's transfer, first. `.constraint`: `copy` is
+    /// taken, choose another name. Nil when the row is gone, moved or has become a tombstone.
+    package func moveToConflict(
+        _ node: JournalNode,
+        copy: ObjectKey,
+        remote: String,
+        now: Timestamp = .now()
+    ) throws(JournalError) -> JournalNode? {
+        try write { tables throws(JournalError) in
+            guard var row = try tables.node(node.id), row.path == node.path else { return nil }
+            guard row.kind == .file || row.kind == .symbolicLink else { return nil }
+            row.path = copy
+            row.base = .absent
+            row.hasRemoteDirectory = false
+            row.conflictOf = node.path
+            row.schedule = JournalNode.Schedule()
+            try tables.update(row)
+            try tables.connection.run(
+                "INSERT INTO conflict (path, copy, detected_at, remote) VALUES (?, ?, ?, ?)",
+                [.key(node.path), .key(copy), .time(now), .text(remote)]
+            )
+            return row
+        }
+    }
+
+    /// Gives up what the user does not want any more: the path is as at the remote again.
+    ///
+    /// False when it is gone or open.
+    ///
+    /// What it was moved from comes back too. Its transfer, if any, is then unwanted; its content is released.
+    @discardableResult
+    package func cancel(_ id: NodeID) throws(JournalError) -> Bool {
+        try write { tables throws(JournalError) in
+            guard let row = try tables.node(id), !row.isOpen else { return false }
+            for source in try tables.sources(of: row) {
+                if let buried = try tables.node(at: source), buried.isTombstone { try tables.delete(buried) }
+            }
+            try tables.delete(row)
+            return true
+        }
+    }
+
+    /// Gives up a row as it was read, above all a tombstone whose object changed: the remote stays as it is there.
+    ///
+    /// False when the row changed since.
+    @discardableResult
+    package func drop(_ node: JournalNode) throws(JournalError) -> Bool {
+        try write { tables throws(JournalError) in
+            guard let row = try tables.node(node.id), row.sequence == node.sequence, row.path == node.path else {
+                return false
+            }
+            try tables.delete(row)
+            return true
+        }
+    }
+
+    /// Corrects what a row believes the remote has at its key.
+    ///
+    /// For a row that is elsewhere by now nothing happens.
+    ///
+    /// A row that wants only other attributes on the remote's content takes the new version's content.
+    @discardableResult
+    package func rebase(_ node: JournalNode, onto base: RemoteBase) throws(JournalError) -> JournalNode? {
+        try write { tables throws(JournalError) in
+            guard var row = try tables.node(node.id), row.path == node.path else { return nil }
+            if case .version(let version) = base, let old = row.generation, old.isSealed,
+                old.wholeRemote?.key == row.path, try !tables.isInTransfer(old.id)
+            {
+                row.generation = try tables.replace(old, .remote(row.path, version), size: version.size)
+            }
+            row.base = base
+            try tables.update(row)
+            if try tables.removeIfClean(row) { return nil }
+            try tables.removeIfNothingLeft(row)
+            return try tables.node(row.id)
+        }
+    }
+
+    /// Follows the object that a row is to be a copy of to its new version.
+    ///
+    /// False when the row has bytes of its own, which would then mix with it, or changed since: that needs a
+    /// person.
+    package func followSource(_ node: JournalNode, version: ObjectVersion) throws(JournalError) -> Bool {
+        try write { tables throws(JournalError) in
+            guard var row = try tables.node(node.id), let old = row.generation, old.id == node.generation?.id,
+                let source = old.wholeRemote, old.isSealed, try !tables.isInTransfer(old.id)
+            else { return false }
+            row.generation = try tables.replace(old, .remote(source.key, version), size: version.size)
+            try tables.update(row)
+            return true
+        }
+    }
+}
+
+extension Tables {
+    /// The keys of the remote objects that show in a row's content.
+    fileprivate func sources(of node: JournalNode) throws(JournalError) -> [ObjectKey] {
+        var generation = node.generation
+        while let current = generation {
+            switch current.underlay {
+            case .none: return []
+            case .remote(let key, _): return [key]
+            case .generation(let below): generation = try self.generation(below)
+            }
+        }
+        return []
+    }
+
+    /// A new generation that is wholly another one's underlay, in place of a pure one.
+    fileprivate func replace(
+        _ old: Generation,
+        _ underlay: Underlay,
+        size: Int64
+    ) throws(JournalError) -> Generation {
+        try release(old.id)
+        return try insertGeneration(ContentMap(size: size, underlayLength: size), underlay, isSealed: true)
+    }
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import Database
+
+/// How much is to be done at the remote.
+package struct JournalCounts: Hashable, Sendable {
+    /// Files and links to write, open ones included.
+    package var files = 0
+    /// The sizes of those files, in bytes.
+    package var bytes: Int64 = 0
+    package var directories = 0
+    package var deletions = 0
+    /// Files being written now.
+    package var open = 0
+    package var paused = 0
+    /// Rows that need a person.
+    package var attention = 0
+    package var conflicts = 0
+
+    package init() {}
+
+    /// All rows.
+    package var total: Int { files + directories + deletions }
+}
+
+extension Journal {
+    /// The rows of the volume, highest priority first, then in the order of their oldest change.
+    package func pendingNodes(limit: Int = 10_000) throws(JournalError) -> [JournalNode] {
+        try read { tables throws(JournalError) in
+            try tables.nodes("ORDER BY n.priority DESC, n.first_sequence, n.id LIMIT ?", [.integer(Int64(limit))])
+        }
+    }
+
+    package func counts() throws(JournalError) -> JournalCounts {
+        try snapshot { tables throws(JournalError) in
+            var counts = JournalCounts()
+            try tables.connection.each(
+                """
+                SELECT n.kind, count(*), sum(coalesce(g.size, length(n.target), 0)), sum(n.is_open), sum(n.is_paused),
+                    count(n.attention) FROM node n LEFT JOIN generation g ON g.id = n.generation GROUP BY n.kind
+                """
+            ) { row in counts.add(row) }
+            let sql = "SELECT count(*) FROM conflict"
+            counts.conflicts = try tables.connection.first(sql) { Int($0.integer(0)) } ?? 0
+            return counts
+        }
+    }
+
+    /// The newest change: what `flush` waits for.
+    package func currentSequence() throws(JournalError) -> ChangeSequence {
+        try read { tables throws(JournalError) in try tables.currentSequence() }
+    }
+
+    /// The rows at or below `path` with a change up to `sequence` that the remote lacks; empty: all is remote.
+    package func unsettledNodes(
+        through sequence: ChangeSequence,
+        below path: ObjectKey = .root
+    ) throws(JournalError) -> [JournalNode] {
+        let rows = try read { tables throws(JournalError) in
+            try tables.nodes("WHERE n.first_sequence <= ? ORDER BY n.first_sequence", [.integer(sequence)])
+        }
+        return rows.filter { $0.path.isInside(path) }
+    }
+
+    /// Every transfer that has begun, oldest first, with whether its row still wants it.
+    package func transfers() throws(JournalError) -> [(transfer: Transfer, fate: TransferFate)] {
+        try snapshot { tables throws(JournalError) in
+            var result: [(transfer: Transfer, fate: TransferFate)] = []
+            for transfer in try tables.transfers("ORDER BY t.id") {
+                result.append((transfer, try tables.fate(of: transfer)))
+            }
+            return result
+        }
+    }
+
+    /// The transfers that no row wants in this form: to be aborted at the remote, then ``removeTransfer(_:)``.
+    ///
+    /// One in phase `committing` may have changed the remote: find out first, then complete or remove it.
+    package func transfersToAbort() throws(JournalError) -> [Transfer] {
+        try transfers().filter { $0.fate != .wanted }.map(\.transfer)
+    }
+
+    package func transfer(_ id: TransferID) throws(JournalError) -> Transfer? {
+        try read { tables throws(JournalError) in try tables.transfer(id) }
+    }
+
+    /// The parts that the remote acknowledged, by number.
+    package func parts(of transfer: TransferID) throws(JournalError) -> [TransferPart] {
+        try read { tables throws(JournalError) in
+            try tables.connection.all(
+                "SELECT number, size, digest, tag FROM part WHERE transfer = ? ORDER BY number",
+                [.integer(transfer.value)]
+            ) { row in
+                TransferPart(
+                    number: row.integer(0),
+                    size: row.integer(1),
+                    digest: row.blob(2),
+                    entityTag: row.text(3)
+                )
+            }
+        }
+    }
+
+    /// The conflicts so far, oldest first.
+    package func conflicts() throws(JournalError) -> [ConflictRecord] {
+        try read { tables throws(JournalError) in
+            try tables.connection.all("SELECT id, path, copy, detected_at, remote FROM conflict ORDER BY id") { row in
+                ConflictRecord(
+                    id: row.integer(0),
+                    path: row.key(1),
+                    copy: row.key(2),
+                    detectedAt: row.time(3),
+                    remote: row.text(4)
+                )
+            }
+        }
+    }
+}
+
+extension JournalCounts {
+    fileprivate mutating func add(_ row: Row) {
+        let count = Int(row.integer(1))
+        switch NodeKind(rawValue: row.integer(0)) {
+        case .file, .symbolicLink:
+            files += count
+            bytes += row.integer(2)
+        case .directory: directories += count
+        case .tombstone, nil: deletions += count
+        }
+        open += Int(row.integer(3))
+        paused += Int(row.integer(4))
+        attention += Int(row.integer(5))
+    }
+}
+
+extension Tables {
+    func fate(of transfer: Transfer) throws(JournalError) -> TransferFate {
+        guard let node = try node(transfer.node) else { return .gone }
+        guard node.path == transfer.key else { return .moved(node.path) }
+        return node.generation?.id == transfer.generation ? .wanted : .superseded
+    }
+}

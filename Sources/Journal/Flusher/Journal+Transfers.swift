@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import Database
+internal import Platform
+
+extension Journal {
+    /// Begins an upload of a row as it was read; nil when the row changed since, or an upload to its key runs.
+    ///
+    /// From here on writes go to a new generation, so the content and, if the flusher fills its
+    /// gaps, the staging file are the transfer's alone. Call it before the first request.
+    package func beginTransfer(
+        of node: JournalNode,
+        method: TransferProtocol,
+        partSize: Int64 = 0,
+        now: Timestamp = .now()
+    ) throws(JournalError) -> Transfer? {
+        try write { tables throws(JournalError) in
+            guard let row = try tables.node(node.id), row.isTransferable, row.hasSameWish(as: node) else { return nil }
+            guard try !tables.isTransferRunning(at: row.path) else { return nil }
+            return try tables.transfer(try tables.insertTransfer(row, method, partSize: partSize, now: now))
+        }
+    }
+
+    /// Notes what the server calls the upload; durable, since only this name lets us finish or abort it.
+    package func setUpload(
+        _ transfer: TransferID,
+        method: TransferProtocol,
+        upload: String?,
+        interopVersion: Int64 = 0,
+        partSize: Int64 = 0
+    ) throws(JournalError) {
+        try write(durable: true) { tables throws(JournalError) in
+            let sql = "UPDATE transfer SET method = ?, upload = ?, interop_version = ?, part_size = ? WHERE id = ?"
+            try tables.connection.run(
+                sql,
+                [
+                    .integer(method.rawValue), .text(upload), .integer(interopVersion), .integer(partSize),
+                    .integer(transfer.value),
+                ]
+            )
+        }
+    }
+
+    /// Starts the same content over, without an upload at the server: parts and progress are forgotten.
+    package func restartTransfer(_ transfer: TransferID, method: TransferProtocol) throws(JournalError) {
+        try write { tables throws(JournalError) in
+            try tables.connection.run("DELETE FROM part WHERE transfer = ?", [.integer(transfer.value)])
+            let sql = """
+                UPDATE transfer SET method = ?, upload = NULL, interop_version = 0, part_size = 0, acknowledged = 0,
+                    phase = 0, expected_tag = NULL WHERE id = ?
+                """
+            try tables.connection.run(sql, [.integer(method.rawValue), .integer(transfer.value)])
+        }
+    }
+
+    /// Notes a part that the remote acknowledged; the transfer's acknowledged bytes follow.
+    package func recordPart(_ transfer: TransferID, _ part: TransferPart) throws(JournalError) {
+        try write { tables throws(JournalError) in
+            try tables.connection.run(
+                "INSERT OR REPLACE INTO part VALUES (?, ?, ?, ?, ?)",
+                [
+                    .integer(transfer.value), .integer(part.number), .integer(part.size), .blob(part.digest),
+                    .text(part.entityTag),
+                ]
+            )
+            try tables.sumParts(of: transfer)
+        }
+    }
+
+    /// Replaces all parts by what the server says it has.
+    package func replaceParts(of transfer: TransferID, by parts: [TransferPart]) throws(JournalError) {
+        try write { tables throws(JournalError) in
+            try tables.connection.run("DELETE FROM part WHERE transfer = ?", [.integer(transfer.value)])
+            for part in parts {
+                try tables.connection.run(
+                    "INSERT OR REPLACE INTO part VALUES (?, ?, ?, ?, ?)",
+                    [
+                        .integer(transfer.value), .integer(part.number), .integer(part.size), .blob(part.digest),
+                        .text(part.entityTag),
+                    ]
+                )
+            }
+            try tables.sumParts(of: transfer)
+        }
+    }
+
+    /// Notes how many bytes the remote acknowledged.
+    package func recordProgress(_ transfer: TransferID, acknowledged: Int64) throws(JournalError) {
+        try write { tables throws(JournalError) in
+            try tables.connection.run(
+                "UPDATE transfer SET acknowledged = ? WHERE id = ?",
+                [.integer(acknowledged), .integer(transfer.value)]
+            )
+        }
+    }
+
+    /// Notes, before the request goes out, that the object may change from now on.
+    package func markCommitting(_ transfer: TransferID, expectedTag: String?) throws(JournalError) {
+        try setPhase(transfer, .committing, expectedTag)
+    }
+
+    /// Notes that the commit is known not to have happened.
+    package func markSending(_ transfer: TransferID) throws(JournalError) {
+        try setPhase(transfer, .sending, nil)
+    }
+
+    /// Forgets a transfer that is aborted at the remote, or never came to be there.
+    ///
+    /// A row that stood only because of it goes too.
+    package func removeTransfer(_ id: TransferID) throws(JournalError) {
+        try write { tables throws(JournalError) in
+            guard let transfer = try tables.transfer(id) else { return }
+            try tables.delete(transfer)
+            guard let row = try tables.node(at: transfer.key) else { return }
+            try tables.removeIfNothingLeft(row)
+            _ = try tables.removeIfClean(row)
+        }
+    }
+
+    /// Notes that bytes of a generation in transfer were fetched into its staging file, which was synced since
+    /// (fdatasync, and the staging directory if the file is new): all of it then survives power loss.
+    ///
+    /// Once no byte of the underlay shows, the generation lets go of it. `.notFound` when no transfer has it.
+    @discardableResult
+    package func hydrated(
+        _ id: GenerationID,
+        _ ranges: [ByteRange]
+    ) throws(JournalError) -> Generation {
+        try write { tables throws(JournalError) in
+            guard let old = try tables.generation(id), old.isSealed, try tables.isInTransfer(id) else {
+                throw JournalError(.notFound, "journal: generation \(id) is not in transfer")
+            }
+            var content = old.content
+            for range in ranges { content.write(range) }
+            precondition(content.size == old.size, "hydration never changes the size")
+            if content.underlayRanges.isEmpty {
+                content = ContentMap(size: content.size, extents: content.extents)
+                try tables.releaseUnderlay(of: old)
+            }
+            _ = try tables.record(id, content, isSealed: true, isSynced: true)
+            guard let new = try tables.generation(id) else { return old }
+            return new
+        }
+    }
+
+    private func setPhase(
+        _ transfer: TransferID,
+        _ phase: TransferPhase,
+        _ expectedTag: String?
+    ) throws(JournalError) {
+        try write { tables throws(JournalError) in
+            try tables.connection.run(
+                "UPDATE transfer SET phase = ?, expected_tag = ? WHERE id = ?",
+                [.integer(phase.rawValue), .text(expectedTag), .integer(transfer.value)]
+            )
+        }
+    }
+}
+
+extension JournalNode {
+    fileprivate var isTransferable: Bool {
+        (kind == .file || kind == .symbolicLink) && !isOpen && generation?.isSealed ?? true
+    }
+
+    /// Whether an upload of the other, older reading of this row does what this row wants.
+    fileprivate func hasSameWish(as other: JournalNode) -> Bool {
+        path == other.path && generation?.id == other.generation?.id
+            && attributeSequence == other.attributeSequence && base == other.base
+            && generation?.revision == other.generation?.revision
+    }
+}
+
+extension Tables {
+    fileprivate func sumParts(of transfer: TransferID) throws(JournalError) {
+        try connection.run(
+            """
+            UPDATE transfer SET acknowledged = (SELECT coalesce(sum(size), 0) FROM part WHERE transfer = ?1)
+            WHERE id = ?1
+            """,
+            [.integer(transfer.value)]
+        )
+    }
+
+    func releaseUnderlay(of generation: Generation) throws(JournalError) {
+        try setUnderlay(generation.id, .none)
+        if case .generation(let below) = generation.underlay { try release(below) }
+    }
+
+    /// Removes a tombstone when there is nothing, and can come nothing, that it must take away.
+    func removeIfNothingLeft(_ node: JournalNode) throws(JournalError) {
+        guard node.isTombstone, !Observation(node).hasAnything else { return }
+        guard try !isTransferRunning(at: node.path) else { return }
+        try delete(node)
+    }
+}

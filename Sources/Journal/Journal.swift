@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import Database
+internal import Glibc
+package import Platform
+
+/// The desired state of a volume where it differs from the remote, and the files with its bytes.
+///
+/// The mount and the flusher each open it; any thread may call. Every method is
+/// one transaction: after a crash at any instruction it has happened wholly or
+/// not at all. Readers look here first, then into the catalog; the flusher
+/// writes the catalog first, then removes the row, so no reader sees a gap.
+package final class Journal: Sendable {
+    /// The volume's state directory: `journal.sqlite`, `staging/`, `quarantine/`.
+    package let directory: String
+    let writer: Database
+    let reader: Database
+
+    /// Opens the journal in a volume's state directory, creating both when missing.
+    ///
+    /// Does no recovery: whoever takes the mount lock first uses ``recovering(directory:boot:now:)``.
+    package init(directory: String) throws(JournalError) {
+        self.directory = directory
+        do throws(SystemError) {
+            try Files.makeDirectories(directory)
+            try Files.makeDirectories("\(directory)/staging")
+            try Files.makeDirectories("\(directory)/quarantine")
+        } catch {
+            throw JournalError(system: error)
+        }
+        let path = "\(directory)/journal.sqlite"
+        writer = try Database(path: path, migrations: Schema.migrations)
+        reader = try Database(path: path)
+    }
+
+    /// The file with a generation's bytes; it exists once something was written.
+    package func stagingPath(_ generation: GenerationID) -> String { "\(directory)/staging/\(generation.value)" }
+
+    /// Opens a generation's staging file for reading and writing; with `creating` makes it when missing (mode 0600).
+    package func openStaging(_ generation: GenerationID, creating: Bool) throws(SystemError) -> FileDescriptor {
+        try FileDescriptor.open(stagingPath(generation), O_RDWR | O_NOFOLLOW | (creating ? O_CREAT : 0))
+    }
+
+    /// Makes the names of staging files durable; part of the first fsync of a file, before its durable record.
+    package func synchronizeStagingDirectory() throws(SystemError) {
+        try Files.synchronizeDirectory("\(directory)/staging")
+    }
+
+    /// Deletes a generation's staging file, if there is one.
+    package func removeStaging(_ generation: GenerationID) throws(SystemError) {
+        try Files.removeIfPresent(stagingPath(generation))
+    }
+
+    /// Changes whenever any process commits; equal values mean that nothing changed between the calls.
+    package func changeCounter() throws(JournalError) -> Int64 {
+        try reader.read { connection throws(JournalError) in
+            try connection.first("PRAGMA data_version") { $0.integer(0) } ?? 0
+        }
+    }
+
+    /// Makes every commit so far, of any process, survive power loss.
+    package func makeDurable() throws(JournalError) {
+        try write(durable: true) { tables throws(JournalError) in
+            try tables.connection.run("UPDATE meta SET value = value + 1 WHERE key = 'durable'")
+        }
+    }
+
+    func read<Result>(_ body: (Tables) throws(JournalError) -> Result) throws(JournalError) -> Result {
+        try reader.read { connection throws(JournalError) in try body(Tables(connection: connection)) }
+    }
+
+    func snapshot<Result>(_ body: (Tables) throws(JournalError) -> Result) throws(JournalError) -> Result {
+        try reader.snapshot { connection throws(JournalError) in try body(Tables(connection: connection)) }
+    }
+
+    @discardableResult
+    func write<Result>(
+        durable: Bool = false,
+        _ body: (Tables) throws(JournalError) -> Result
+    ) throws(JournalError) -> Result {
+        try writer.write(durable: durable) { connection throws(JournalError) in
+            try body(Tables(connection: connection))
+        }
+    }
+
+    /// A transaction of the mount's side: takes the next sequence.
+    func change<Result>(
+        at now: Timestamp,
+        durable: Bool = false,
+        _ body: (Change) throws(JournalError) -> Result
+    ) throws(JournalError) -> Result {
+        try write(durable: durable) { tables throws(JournalError) in
+            try body(Change(tables: tables, sequence: try tables.nextSequence(), now: now))
+        }
+    }
+}
+
+extension JournalError {
+    /// A failed system call on the journal's files.
+    init(system error: SystemError) {
+        let kind: Kind =
+            switch error.code {
+            case ENOSPC, EDQUOT: .full
+            case EROFS, EACCES, EPERM: .readOnly
+            default: .io
+            }
+        self.init(kind, error.description)
+    }
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import Database
+
+extension Journal {
+    /// The row at a path; nil: the remote's state is what shall be.
+    ///
+    /// A tombstone hides what the catalog says.
+    package func node(at path: ObjectKey) throws(JournalError) -> JournalNode? {
+        try read { tables throws(JournalError) in try tables.node(at: path) }
+    }
+
+    /// The row with a name, wherever it is now.
+    package func node(_ id: NodeID) throws(JournalError) -> JournalNode? {
+        try read { tables throws(JournalError) in try tables.node(id) }
+    }
+
+    /// The rows directly in a folder, tombstones included, in no order.
+    package func children(of folder: ObjectKey) throws(JournalError) -> [JournalNode] {
+        try read { tables throws(JournalError) in try tables.children(of: folder) }
+    }
+
+    /// The rows anywhere below a folder, tombstones included, its own not; on one snapshot.
+    package func descendants(of folder: ObjectKey) throws(JournalError) -> [JournalNode] {
+        try snapshot { tables throws(JournalError) in try tables.descendants(of: folder) }
+    }
+
+    /// Whether there is any row below a folder.
+    package func hasDescendants(_ folder: ObjectKey) throws(JournalError) -> Bool {
+        try read { tables throws(JournalError) in try tables.hasDescendants(folder) }
+    }
+
+    package func generation(_ id: GenerationID) throws(JournalError) -> Generation? {
+        try read { tables throws(JournalError) in try tables.generation(id) }
+    }
+
+    /// Where the bytes of a range of a generation are; clipped at its size.
+    ///
+    /// `.notFound` when an underlay is gone.
+    package func segments(
+        of generation: Generation,
+        in range: ByteRange
+    ) throws(JournalError) -> [ContentSegment] {
+        try snapshot { tables throws(JournalError) in
+            try ContentSegment.resolve(range, in: generation) { id throws(JournalError) in try tables.generation(id) }
+        }
+    }
+}

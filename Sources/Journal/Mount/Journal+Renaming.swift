@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import Database
+internal import Platform
+
+extension Journal {
+    /// Moves a file or link, in place of what the target path has; returns its row, nil when it is as at the remote again.
+    @discardableResult
+    package func rename(
+        from source: ObjectKey,
+        to target: ObjectKey,
+        sourceRemote: RemoteState,
+        targetRemote: RemoteState,
+        now: Timestamp = .now()
+    ) throws(JournalError) -> JournalNode? {
+        try change(at: now) { change throws(JournalError) in
+            try change.move(source, target, sourceRemote, targetRemote)
+        }
+    }
+
+    /// Moves a folder with everything below it, in place of an empty or absent folder, in one transaction.
+    ///
+    /// `entries` is the complete recursive listing of what the remote has below `source`, without `source`
+    /// itself, as the catalog knows it; entries whose path has a row are ignored in favour of the row.
+    package func renameDirectory(
+        from source: ObjectKey,
+        to target: ObjectKey,
+        sourceRemote: RemoteState,
+        targetRemote: RemoteState,
+        entries: [RemoteEntry],
+        now: Timestamp = .now()
+    ) throws(JournalError) {
+        try change(at: now) { change throws(JournalError) in
+            let rows = try change.tables.descendants(of: source)
+            var paths = Set(rows.map(\.path))
+            _ = try change.move(source, target, sourceRemote, targetRemote)
+            for row in rows where !row.isTombstone {
+                try change.moveInside(row.path, source, target, .absent)
+            }
+            // An entry listed twice (a marker and an implied folder) moves once.
+            for entry in entries where paths.insert(entry.path).inserted {
+                try change.moveInside(entry.path, source, target, entry.state)
+            }
+        }
+    }
+
+    /// Exchanges two files or links (`RENAME_EXCHANGE`).
+    package func exchange(
+        _ first: ObjectKey,
+        _ second: ObjectKey,
+        firstRemote: RemoteState,
+        secondRemote: RemoteState,
+        now: Timestamp = .now()
+    ) throws(JournalError) {
+        try change(at: now) { change throws(JournalError) in
+            var one = try change.materialize(first, firstRemote)
+            var two = try change.materialize(second, secondRemote)
+            let observations = (Observation(one), Observation(two))
+            // The unique index allows no moment with two rows at one path.
+            one.path = ObjectKey(bytes: second.bytes + [0])
+            try change.tables.update(one)
+            two.settle(at: first, observations.0, change)
+            try change.tables.update(two)
+            one.settle(at: second, observations.1, change)
+            try change.tables.update(one)
+            _ = try change.tables.removeIfClean(one, secondRemote)
+            _ = try change.tables.removeIfClean(two, firstRemote)
+        }
+    }
+}
+
+extension JournalNode {
+    /// Puts the row at a path with what the remote has there.
+    fileprivate mutating func settle(at path: ObjectKey, _ observation: Observation, _ change: Change) {
+        self.path = path
+        base = observation.base
+        hasRemoteDirectory = observation.hasRemoteDirectory
+        touch(change)
+    }
+}
+
+extension Change {
+    /// Moves one row, made from the remote's state where there is none; leaves a tombstone where one is needed.
+    fileprivate func move(
+        _ source: ObjectKey,
+        _ target: ObjectKey,
+        _ sourceRemote: RemoteState,
+        _ targetRemote: RemoteState
+    ) throws(JournalError) -> JournalNode? {
+        guard !target.isRoot, !source.isRoot else {
+            throw JournalError(.constraint, "journal: the root cannot be moved or replaced")
+        }
+        guard source != target else { return try tables.node(at: source) }
+        var node = try materialize(source, sourceRemote)
+        let left = Observation(node)
+        node.settle(at: target, try vacate(target, targetRemote), self)
+        try tables.update(node)
+        try bury(source, left)
+        return try tables.removeIfClean(node, targetRemote) ? nil : node
+    }
+
+    /// Moves one thing below a folder that moves.
+    ///
+    /// What the remote has at its new path, if anything, has a tombstone there, for the folder that is replaced is
+    /// empty.
+    fileprivate func moveInside(
+        _ path: ObjectKey,
+        _ source: ObjectKey,
+        _ target: ObjectKey,
+        _ remote: RemoteState
+    ) throws(JournalError) {
+        guard let moved = path.moved(from: source, to: target) else { return }
+        _ = try move(path, moved, remote, .absent)
+    }
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import Database
+internal import Platform
+
+extension Journal {
+    /// Opens a file's content for changes and returns its row, whose generation is not sealed.
+    ///
+    /// A clean file gets a row whose content shows the remote's; a sealed generation is opened again; one
+    /// whose upload runs stays as it is under a new one. Already open: returned as it is. The caller then changes
+    /// a copy of `generation.content`, writes to the staging file, and calls ``record(_:_:content:modified:durable:now:)``
+    /// and ``seal(_:_:content:modified:now:)``.
+    package func beginWriting(
+        at path: ObjectKey,
+        remote: RemoteState,
+        now: Timestamp = .now()
+    ) throws(JournalError) -> JournalNode {
+        try change(at: now) { change throws(JournalError) in
+            var node = try change.materialize(path, remote)
+            guard node.kind == .file, let generation = node.generation else {
+                throw JournalError(.constraint, "journal: the path is no file")
+            }
+            guard generation.isSealed else { return node }
+            node.generation = try change.tables.reopen(generation)
+            node.isOpen = true
+            try change.tables.update(node)
+            return node
+        }
+    }
+
+    /// Records what of a file is in its staging file; the file stays open.
+    ///
+    /// False when it was removed meanwhile.
+    ///
+    /// With `durable` (fsync) the caller has synced the staging data, and on the first time the staging
+    /// directory; when this returns the record survives power loss too. `modified` is the new modification time, if any.
+    @discardableResult
+    package func record(
+        _ node: NodeID,
+        _ generation: GenerationID,
+        content: ContentMap,
+        modified: Timestamp?,
+        durable: Bool,
+        now: Timestamp = .now()
+    ) throws(JournalError) -> Bool {
+        try change(at: now, durable: durable) { change throws(JournalError) in
+            guard try change.tables.record(generation, content, isSealed: false, isSynced: durable) else {
+                return false
+            }
+            guard let row = try change.written(node, generation, modified) else { return false }
+            try change.tables.update(row)
+            return true
+        }
+    }
+
+    /// Records a file's content as complete, at the close of its last writer: it may be uploaded now.
+    ///
+    /// Nothing is synced: see ``unsyncedGenerations(limit:)``. False when the file was removed meanwhile. A row
+    /// that turns out to want nothing but what was there before goes away, or back to the older generation.
+    @discardableResult
+    package func seal(
+        _ node: NodeID,
+        _ generation: GenerationID,
+        content: ContentMap,
+        modified: Timestamp?,
+        now: Timestamp = .now()
+    ) throws(JournalError) -> Bool {
+        try change(at: now) { change throws(JournalError) in
+            guard let old = try change.tables.generation(generation) else { return false }
+            let isSynced = old.isSynced && old.content == content
+            _ = try change.tables.record(generation, content, isSealed: true, isSynced: isSynced)
+            guard var row = try change.written(node, generation, modified) else { return false }
+            row.isOpen = false
+            row.generation = try change.tables.generation(generation)
+            try change.tables.dropEmptyGeneration(&row)
+            try change.tables.update(row)
+            _ = try change.tables.removeIfClean(row)
+            return true
+        }
+    }
+
+    /// Sealed generations whose staging data is not synced yet, oldest first: work for the group sync.
+    package func unsyncedGenerations(limit: Int = 1000) throws(JournalError) -> [Generation] {
+        try read { tables throws(JournalError) in
+            try tables.connection.all(
+                """
+                SELECT \(Tables.generationColumns) FROM generation g
+                WHERE g.is_synced = 0 AND g.is_sealed = 1 ORDER BY g.id LIMIT ?
+                """,
+                [.integer(Int64(limit))]
+            ) { row throws(JournalError) in try Tables.generation(row) }
+        }
+    }
+
+    /// Notes durably that the staging files of these generations, read before the sync, were synced.
+    ///
+    /// One whose record changed since stays unsynced. The staging directory must have been synced too. Every
+    /// earlier commit becomes durable along with it, also when the list is empty.
+    package func markSynced(_ generations: [Generation]) throws(JournalError) {
+        try write(durable: true) { tables throws(JournalError) in
+            try tables.connection.run("UPDATE meta SET value = value + 1 WHERE key = 'durable'")
+            for generation in generations {
+                let current = try tables.generation(generation.id)
+                if current?.revision == generation.revision { try tables.noteSynced(generation.id) }
+            }
+        }
+    }
+}
+
+extension Change {
+    /// The row of a generation that was written to, stamped; nil when the row or its generation changed meanwhile.
+    fileprivate func written(
+        _ id: NodeID,
+        _ generation: GenerationID,
+        _ modified: Timestamp?
+    ) throws(JournalError) -> JournalNode? {
+        guard var row = try tables.node(id), row.generation?.id == generation else { return nil }
+        row.touch(self)
+        if let modified, modified != row.attributes.modified {
+            row.attributes.modified = modified
+            row.attributeSequence = sequence
+        }
+        return row
+    }
+}
+
+extension Tables {
+    /// A generation to write to in place of a sealed one: itself, or one on top of it while its upload runs.
+    fileprivate func reopen(_ generation: Generation) throws(JournalError) -> Generation {
+        let isInUse = try connection.exists(
+            "SELECT 1 FROM transfer WHERE generation = ?1 UNION SELECT 1 FROM generation WHERE underlay_generation = ?1",
+            [.integer(generation.id.value)]
+        )
+        if isInUse {
+            let content = ContentMap(size: generation.size, underlayLength: generation.size)
+            return try insertGeneration(content, .generation(generation.id), isSealed: false)
+        }
+        try connection.run("UPDATE generation SET is_sealed = 0 WHERE id = ?", [.integer(generation.id.value)])
+        var opened = generation
+        opened.isSealed = false
+        return opened
+    }
+
+    /// Puts a row whose newest generation shows nothing but the one below back onto that.
+    fileprivate func dropEmptyGeneration(_ node: inout JournalNode) throws(JournalError) {
+        guard let top = node.generation, case .generation(let id) = top.underlay, let below = try generation(id) else {
+            return
+        }
+        guard top.content.isPure(length: below.size) else { return }
+        node.generation = below
+        try release(top.id)
+    }
+}

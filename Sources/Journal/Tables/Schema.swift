@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+/// The journal's tables, version by version; Docs/Journal.md says what the columns mean.
+enum Schema {
+    static let migrations = [first]
+
+    private static let first = """
+        CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+        INSERT INTO meta VALUES ('sequence', 0), ('durable', 0);
+        CREATE TABLE generation (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            size INTEGER NOT NULL,
+            extents BLOB NOT NULL,
+            underlay INTEGER NOT NULL,
+            underlay_key BLOB,
+            underlay_tag TEXT,
+            underlay_size INTEGER,
+            underlay_modified INTEGER,
+            underlay_generation INTEGER,
+            underlay_length INTEGER NOT NULL,
+            is_sealed INTEGER NOT NULL,
+            is_synced INTEGER NOT NULL,
+            revision INTEGER NOT NULL,
+            is_recorded INTEGER NOT NULL,
+            synced_size INTEGER,
+            synced_extents BLOB,
+            synced_underlay_length INTEGER
+        );
+        CREATE INDEX generation_source ON generation (underlay_key) WHERE underlay_key IS NOT NULL;
+        CREATE INDEX generation_below ON generation (underlay_generation) WHERE underlay_generation IS NOT NULL;
+        CREATE INDEX generation_unsynced ON generation (id) WHERE is_synced = 0;
+        CREATE TABLE node (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            parent BLOB NOT NULL,
+            name BLOB NOT NULL,
+            kind INTEGER NOT NULL,
+            mode INTEGER NOT NULL,
+            uid INTEGER NOT NULL,
+            gid INTEGER NOT NULL,
+            modified INTEGER NOT NULL,
+            target BLOB,
+            generation INTEGER,
+            base INTEGER NOT NULL,
+            base_tag TEXT,
+            base_size INTEGER,
+            base_modified INTEGER,
+            has_remote_directory INTEGER NOT NULL,
+            is_open INTEGER NOT NULL,
+            changed_at INTEGER NOT NULL,
+            attribute_sequence INTEGER NOT NULL,
+            sequence INTEGER NOT NULL,
+            first_sequence INTEGER NOT NULL,
+            is_paused INTEGER NOT NULL,
+            not_before INTEGER,
+            priority INTEGER NOT NULL,
+            attempts INTEGER NOT NULL,
+            next_attempt INTEGER,
+            last_error TEXT,
+            attention TEXT,
+            conflict_of BLOB,
+            UNIQUE (parent, name)
+        );
+        CREATE INDEX node_generation ON node (generation) WHERE generation IS NOT NULL;
+        CREATE INDEX node_first ON node (first_sequence);
+        CREATE TABLE transfer (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            node INTEGER NOT NULL,
+            generation INTEGER,
+            key BLOB NOT NULL,
+            method INTEGER NOT NULL,
+            attribute_sequence INTEGER NOT NULL,
+            start_sequence INTEGER NOT NULL,
+            base INTEGER NOT NULL,
+            base_tag TEXT,
+            base_size INTEGER,
+            base_modified INTEGER,
+            phase INTEGER NOT NULL,
+            upload TEXT,
+            interop_version INTEGER NOT NULL,
+            part_size INTEGER NOT NULL,
+            size INTEGER NOT NULL,
+            acknowledged INTEGER NOT NULL,
+            expected_tag TEXT,
+            started_at INTEGER NOT NULL
+        );
+        CREATE INDEX transfer_key ON transfer (key);
+        CREATE INDEX transfer_node ON transfer (node);
+        CREATE INDEX transfer_generation ON transfer (generation);
+        CREATE TABLE part (
+            transfer INTEGER NOT NULL,
+            number INTEGER NOT NULL,
+            size INTEGER NOT NULL,
+            digest BLOB NOT NULL,
+            tag TEXT NOT NULL,
+            PRIMARY KEY (transfer, number)
+        ) WITHOUT ROWID;
+        CREATE TABLE released (
+            generation INTEGER PRIMARY KEY,
+            key BLOB,
+            tag TEXT,
+            size INTEGER,
+            modified INTEGER
+        );
+        CREATE TABLE conflict (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            path BLOB NOT NULL,
+            copy BLOB NOT NULL,
+            detected_at INTEGER NOT NULL,
+            remote TEXT NOT NULL
+        );
+        """
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Database
+
+extension Tables {
+    static let generationColumns = """
+        g.id, g.size, g.extents, g.underlay, g.underlay_key, g.underlay_tag, g.underlay_size, g.underlay_modified,
+        g.underlay_generation, g.underlay_length, g.is_sealed, g.is_synced, g.revision
+        """
+    static let generationColumnCount: Int32 = 13
+
+    static func generation(_ row: Row, _ first: Int32 = 0) throws(JournalError) -> Generation {
+        let underlay: Underlay =
+            switch row.integer(first + 3) {
+            case 1: .remote(row.key(first + 4), Encoding.version(row, first + 5))
+            case 2: .generation(GenerationID(row.integer(first + 8)))
+            default: .none
+            }
+        return Generation(
+            id: GenerationID(row.integer(first)),
+            content: ContentMap(
+                size: row.integer(first + 1),
+                extents: try Encoding.extents(row.blob(first + 2)),
+                underlayLength: row.integer(first + 9)
+            ),
+            underlay: underlay,
+            isSealed: row.bool(first + 10),
+            isSynced: row.bool(first + 11),
+            revision: row.integer(first + 12)
+        )
+    }
+
+    func generation(_ id: GenerationID) throws(JournalError) -> Generation? {
+        let sql = "SELECT \(Self.generationColumns) FROM generation g WHERE g.id = ?"
+        return try connection.first(sql, [.integer(id.value)]) { row throws(JournalError) in try Self.generation(row) }
+    }
+
+    /// Adds a generation and returns it with its name.
+    func insertGeneration(
+        _ content: ContentMap,
+        _ underlay: Underlay,
+        isSealed: Bool
+    ) throws(JournalError) -> Generation {
+        // Without bytes in staging there is nothing to sync but this row itself.
+        let isSynced = content.extents.isEmpty
+        try connection.run(
+            """
+            INSERT INTO generation (size, extents, underlay, underlay_key, underlay_tag, underlay_size,
+                underlay_modified, underlay_generation, underlay_length, is_sealed, is_synced, revision, is_recorded)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)
+            """,
+            [.integer(content.size), .blob(Encoding.encode(content.extents))] + Self.columns(underlay)
+                + [.integer(content.underlayLength), .integer(isSealed), .integer(isSynced), .integer(isSealed)]
+        )
+        let id = GenerationID(connection.lastInsertedRow)
+        // Power loss takes unsynced writes back to what shows through now; a new file has nothing to go back to.
+        if underlay != .none { try noteSynced(id) }
+        return Generation(
+            id: id,
+            content: content,
+            underlay: underlay,
+            isSealed: isSealed,
+            isSynced: isSynced,
+            revision: 0
+        )
+    }
+
+    /// Records content; false when the generation is gone.
+    ///
+    /// `isSynced` says that the staging data was synced, and that this commit is durable.
+    func record(
+        _ id: GenerationID,
+        _ content: ContentMap,
+        isSealed: Bool,
+        isSynced: Bool
+    ) throws(JournalError) -> Bool {
+        let extents = Value.blob(Encoding.encode(content.extents))
+        let changed = try connection.run(
+            """
+            UPDATE generation SET size = ?, extents = ?, underlay_length = ?, is_sealed = ?, is_synced = ?,
+                revision = revision + 1, is_recorded = 1 WHERE id = ?
+            """,
+            [
+                .integer(content.size), extents, .integer(content.underlayLength), .integer(isSealed),
+                .integer(isSynced), .integer(id.value),
+            ]
+        )
+        if changed > 0, isSynced { try noteSynced(id) }
+        return changed > 0
+    }
+
+    /// Keeps what is recorded now as what power loss leaves.
+    func noteSynced(_ id: GenerationID) throws(JournalError) {
+        try connection.run(
+            """
+            UPDATE generation SET is_synced = 1, synced_size = size, synced_extents = extents,
+                synced_underlay_length = underlay_length WHERE id = ?
+            """,
+            [.integer(id.value)]
+        )
+    }
+
+    func setUnderlay(_ id: GenerationID, _ underlay: Underlay) throws(JournalError) {
+        try connection.run(
+            """
+            UPDATE generation SET underlay = ?, underlay_key = ?, underlay_tag = ?, underlay_size = ?,
+                underlay_modified = ?, underlay_generation = ? WHERE id = ?
+            """,
+            Self.columns(underlay) + [.integer(id.value)]
+        )
+    }
+
+    /// Notes that one reference less names the generation; `adoptable` says what object its content is now.
+    func release(
+        _ id: GenerationID?,
+        adoptable: (key: ObjectKey, version: ObjectVersion)? = nil
+    ) throws(JournalError) {
+        guard let id else { return }
+        if let adoptable {
+            try connection.run(
+                "INSERT OR REPLACE INTO released VALUES (?, ?, ?, ?, ?)",
+                [.integer(id.value), .key(adoptable.key)] + Encoding.columns(adoptable.version)
+            )
+        } else {
+            try connection.run("INSERT OR IGNORE INTO released (generation) VALUES (?)", [.integer(id.value)])
+        }
+    }
+
+    /// Whether a row, a transfer or another generation needs the generation.
+    func isReferenced(_ id: GenerationID) throws(JournalError) -> Bool {
+        let value: [Value] = [.integer(id.value)]
+        if try connection.exists("SELECT 1 FROM node WHERE generation = ?", value) { return true }
+        if try connection.exists("SELECT 1 FROM transfer WHERE generation = ?", value) { return true }
+        return try connection.exists("SELECT 1 FROM generation WHERE underlay_generation = ?", value)
+    }
+
+    /// Whether an upload of the generation has begun.
+    func isInTransfer(_ id: GenerationID) throws(JournalError) -> Bool {
+        try connection.exists("SELECT 1 FROM transfer WHERE generation = ?", [.integer(id.value)])
+    }
+
+    private static func columns(_ underlay: Underlay) -> [Value] {
+        switch underlay {
+        case .none: [0, .null] + Encoding.columns(nil as ObjectVersion?) + [.null]
+        case .remote(let key, let version): [1, .key(key)] + Encoding.columns(version) + [.null]
+        case .generation(let id): [2, .null] + Encoding.columns(nil as ObjectVersion?) + [.integer(id.value)]
+        }
+    }
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Database
+
+/// The journal's tables seen through one connection, within the caller's transaction.
+struct Tables {
+    let connection: Connection
+
+    /// The sequence of the newest change.
+    func currentSequence() throws(JournalError) -> ChangeSequence {
+        try connection.first("SELECT value FROM meta WHERE key = 'sequence'") { $0.integer(0) } ?? 0
+    }
+
+    func nextSequence() throws(JournalError) -> ChangeSequence {
+        let sql = "UPDATE meta SET value = value + 1 WHERE key = 'sequence' RETURNING value"
+        guard let next = try connection.first(sql, [], { $0.integer(0) }) else {
+            throw JournalError(.corrupt, "journal: the sequence counter is missing")
+        }
+        return next
+    }
+
+    func text(_ key: String) throws(JournalError) -> String? {
+        try connection.first("SELECT value FROM meta WHERE key = ?", [.text(key)]) { $0.text(0) }
+    }
+
+    func setText(_ key: String, _ value: String) throws(JournalError) {
+        try connection.run("INSERT OR REPLACE INTO meta VALUES (?, ?)", [.text(key), .text(value)])
+    }
+}
+
+/// One change by the mount or a user: a write transaction with its place in the order of changes.
+struct Change {
+    let tables: Tables
+    let sequence: ChangeSequence
+    let now: Timestamp
+}
