@@ -106,6 +106,7 @@ let package = Package(
         tests("Base", ["Base"]),
         tests("Platform", ["Base", "Platform"]),
         tests("Configuration", ["Base", "Platform", "Configuration"]),
+        tests("CommandLineTool", ["Base", "Platform", "Configuration", "Control", "CommandLineTool"]),
         tests("Digests", ["Digests"]),
         tests("HTTPWire", ["Base", "HTTPWire"]),
         tests("ResumableUpload", ["Base", "HTTPWire", "ResumableUpload"]),

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Configuration
+internal import Glibc
+internal import Platform
+
+/// Starts the process of a mount in the background and waits until it answers.
+struct MountLauncher {
+    let request: MountRequest
+    let options: [String]
+    let directories: String
+
+    /// Where the process writes what happens to it.
+    var log: String { "\(directories)/mount-\(request.volume.id).log" }
+
+    /// Returns when the mount answers, with a note for people where there is one.
+    func launch() throws(CommandFailure) -> String? {
+        let output: [UInt8]
+        do {
+            output = try spawnAndRead()
+        } catch {
+            throw CommandFailure("mount: \(request.remote): \(error.description)", status: 32)
+        }
+        switch MountOutcome(line: String(decoding: output, as: UTF8.self)) {
+        case .ready(let note): return note
+        case .failed(let failure): throw failure
+        case nil:
+            throw CommandFailure("mount: \(request.remote): its process ended without a word; see \(log)", status: 32)
+        }
+    }
+
+    private func spawnAndRead() throws(SystemError) -> [UInt8] {
+        var ends: [Int32] = [-1, -1]
+        guard pipe(&ends) == 0 else { throw SystemError.last("pipe") }
+        let reading = FileDescriptor(owning: ends[0])
+        let writing = FileDescriptor(owning: ends[1])
+        _ = fcntl(reading.raw, F_SETFD, FD_CLOEXEC)
+        _ = fcntl(writing.raw, F_SETFD, FD_CLOEXEC)
+        let logFile = try FileDescriptor.open(log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW)
+        var arguments = ["mount", "--foreground", "--ready-fd", "3"]
+        for option in options { arguments += ["-o", option] }
+        arguments += ["--", request.remote, request.mountpoint]
+        _ = try ChildProcess.spawnDetached(
+            try ChildProcess.executablePath(),
+            arguments,
+            errors: logFile.raw,
+            inherit: [(ours: writing.raw, theirs: 3)]
+        )
+        writing.close()
+        return try readAll(reading)
+    }
+
+    private func readAll(_ descriptor: borrowing FileDescriptor) throws(SystemError) -> [UInt8] {
+        var result: [UInt8] = []
+        let chunk = UnsafeMutableRawBufferPointer.allocate(byteCount: 4096, alignment: 1)
+        defer { chunk.deallocate() }
+        while result.count < 65_536 {
+            let count = try descriptor.readSome(into: chunk)
+            if count == 0 { break }
+            result += chunk[..<count]
+        }
+        return result
+    }
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Configuration
+
+/// What is to be mounted where, with all settings resolved.
+struct MountRequest: Sendable {
+    /// The remote as the user named it.
+    let remote: String
+    /// Absolute, its folder's symbolic links resolved.
+    let mountpoint: String
+    let volume: VolumeDescription
+    let values: OptionValues
+
+    /// Resolves the words of the command line against the configuration file and the environment.
+    init(
+        remote text: String,
+        mountpoint: String,
+        options: [String],
+        instance: Instance,
+        environment: [String: String]
+    ) throws(ConfigurationError) {
+        var values = instance.configuration.policy
+        var given = OptionValues()
+        for option in options { given = given.overridden(by: try OptionValues(mountOptions: option)) }
+        var name: String?
+        var remote = try RemoteName(text)
+        if case .section(let section) = remote {
+            guard let found = instance.configuration.volume(named: section) else {
+                throw ConfigurationError(
+                    text,
+                    "no such section in \(instance.directories.configuration); use s3://BUCKET[/PREFIX] or add [volume \(text)]"
+                )
+            }
+            name = section
+            remote = found.remote
+            values = values.overridden(by: found.values)
+        }
+        values = values.overridden(by: given)
+        guard case .s3(let bucket, let prefix) = remote else { throw ConfigurationError(text, "not a remote") }
+        self.remote = text
+        self.mountpoint = mountpoint
+        self.values = values
+        var volume = try VolumeDescription(
+            bucket: bucket,
+            prefix: prefix,
+            name: name,
+            values: values,
+            environment: environment
+        )
+        volume.mountpoint = mountpoint
+        self.volume = volume
+    }
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Glibc
+internal import Platform
+
+/// Whether a folder can be mounted on.
+enum Mountpoint {
+    /// Refuses a path that is missing, no folder, in use or not empty; takes away the remains of a mount that was killed.
+    static func check(_ path: String) throws(CommandFailure) {
+        let top = MountTable.current().last { $0.mountpoint == path }
+        if top?.type == "fuse.moorage" { try clearRemains(path) }
+        let status: FileStatus?
+        do {
+            status = try FileStatus.of(path)
+        } catch {
+            throw CommandFailure("mount: \(path): \(error.reason)")
+        }
+        guard let status else {
+            throw CommandFailure("mount: \(path): no such folder; make it first: mkdir -p \(path)")
+        }
+        guard status.isDirectory else { throw CommandFailure("mount: \(path): not a folder; choose a folder") }
+        if let top, top.mountpoint == path, MountTable.current().last(where: { $0.mountpoint == path }) != nil {
+            throw CommandFailure("mount: \(path): busy: \(top.source) is mounted there; choose another folder")
+        }
+        let names: [ObjectKey]
+        do {
+            names = try Files.names(in: path)
+        } catch {
+            throw CommandFailure("mount: \(path): \(error.reason)")
+        }
+        guard names.isEmpty else {
+            throw CommandFailure(
+                "mount: \(path): the folder is not empty and its files would be hidden; choose an empty one"
+            )
+        }
+    }
+
+    /// Unmounts what a killed process left behind: nobody answers there any more (ENOTCONN).
+    private static func clearRemains(_ path: String) throws(CommandFailure) {
+        var status = stat()
+        guard stat(path, &status) != 0, errno == ENOTCONN else { return }
+        try UnmountCommand.detach(path)
+        Console.note("\(path): cleared the remains of a mount whose process was killed")
+    }
+}
