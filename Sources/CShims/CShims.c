@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -61,6 +62,12 @@ int moorage_fsetxattr(int fd, const char *name, const void *value, size_t size, 
 }
 int moorage_fremovexattr(int fd, const char *name) { return fremovexattr(fd, name); }
 ssize_t moorage_flistxattr(int fd, char *list, size_t size) { return flistxattr(fd, list, size); }
+
+int moorage_open_beneath(int dir, const char *path, int flags) {
+    struct open_how how = {.flags = (unsigned long long)flags | O_CLOEXEC,
+                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+    return (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
+}
 
 int moorage_ofd_lock(int fd, int exclusive) {
     struct flock lock = {.l_type = exclusive ? F_WRLCK : F_RDLCK, .l_whence = SEEK_SET};

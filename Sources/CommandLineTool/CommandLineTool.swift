@@ -10,9 +10,12 @@ package enum CommandLineTool {
     /// The version that `--version` prints.
     package static let version = "0.1.0"
 
+    /// The file mode mask we were started with; ours is 077 from the first use of this on.
+    static let inheritedMask = umask(0o077)
+
     /// Runs the program with its arguments, the program's own name first, and returns the exit status.
     package static func main(_ arguments: [String]) -> Int32 {
-        umask(0o077)
+        _ = inheritedMask
         signal(SIGPIPE, SIG_IGN)
         protectMemory()
         do throws(CommandFailure) {
@@ -25,7 +28,8 @@ package enum CommandLineTool {
 
     /// Every command, in the order of help.
     static let commands: [CommandDefinition] = [
-        UnmountCommand.definition, StatusCommand.definition, UploadsCommand.definition, FlushCommand.definition,
+        ServeCommand.definition, UnmountCommand.definition, StatusCommand.definition, UploadsCommand.definition,
+        FlushCommand.definition,
         PolicyCommand.definition, DocumentationCommand.definition,
     ]
 

@@ -38,6 +38,9 @@ int moorage_fsetxattr(int fd, const char *_Nonnull name, const void *_Nonnull va
 int moorage_fremovexattr(int fd, const char *_Nonnull name);
 ssize_t moorage_flistxattr(int fd, char *_Nullable list, size_t size);
 
+/// openat2(2) that stays beneath `dir` and follows no symbolic link, close-on-exec: the descriptor, or -1 with errno.
+int moorage_open_beneath(int dir, const char *_Nonnull path, int flags);
+
 /// Sets or tests an open-file-description lock on the whole file: 0, or -1 with errno.
 int moorage_ofd_lock(int fd, int exclusive);
 /// 1 when another open file description holds a conflicting lock, 0 when none does, -1 with errno.

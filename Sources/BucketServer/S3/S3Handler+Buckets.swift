@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import HTTPWire
+internal import S3Wire
+
+extension S3Handler {
+    func serveBucket(_ bucket: ObjectKey, _ exchange: S3Exchange) throws(S3Error) {
+        switch exchange.request.method {
+        case "PUT":
+            try inS3 { () throws(StorageError) in try storage.createBucket(bucket) }
+            exchange.send(200, HTTPFields([.init(name: "Location", value: "/\(bucket)")]))
+        case "DELETE":
+            try inS3 { () throws(StorageError) in try storage.deleteBucket(bucket) }
+            exchange.send(204)
+        case "HEAD":
+            _ = try inS3 { () throws(StorageError) in try storage.openBucket(bucket) }
+            exchange.send(200, HTTPFields([.init(name: "x-amz-bucket-region", value: Self.region)]))
+        case "GET":
+            try readBucket(bucket, exchange)
+        case "POST" where exchange.query.contains("delete"):
+            try deleteObjects(bucket, exchange)
+        default:
+            throw S3Error(.methodNotAllowed)
+        }
+    }
+
+    private func readBucket(_ bucket: ObjectKey, _ exchange: S3Exchange) throws(S3Error) {
+        _ = try inS3 { () throws(StorageError) in try storage.openBucket(bucket) }
+        if exchange.query.contains("uploads") {
+            try listUploads(bucket, exchange)
+        } else if exchange.query.contains("location") {
+            var writer = XMLWriter()
+            // Empty is us-east-1.
+            writer.element("LocationConstraint", isNamespaced: true) { _ in }
+            exchange.send(xml: writer.bytes)
+        } else if exchange.query.contains("versioning") {
+            var writer = XMLWriter()
+            writer.element("VersioningConfiguration", isNamespaced: true) { _ in }
+            exchange.send(xml: writer.bytes)
+        } else {
+            try listObjects(bucket, exchange)
+        }
+    }
+
+    private func deleteObjects(_ bucket: ObjectKey, _ exchange: S3Exchange) throws(S3Error) {
+        let root = try readDocument(exchange)
+        let request: DeleteRequest
+        do { request = try DeleteRequest(root) } catch { throw S3Error(.malformedXML, error.description) }
+        _ = try inS3 { () throws(StorageError) in try storage.openBucket(bucket) }
+        var result = DeleteResult(deleted: [], failures: [])
+        for object in request.objects {
+            do throws(StorageError) {
+                let path = try ObjectPath(bucket: bucket, key: object.key)
+                try storage.delete(path, Self.conditions(of: object))
+                if !request.isQuiet { result.deleted.append(object.key) }
+            } catch {
+                let error = S3Error(error)
+                result.failures.append(.init(key: object.key, code: error.code, message: error.message))
+            }
+        }
+        exchange.send(xml: result.xml)
+    }
+
+    private static func conditions(of object: DeleteRequest.Object) -> WriteConditions {
+        guard let tag = object.entityTag else { return WriteConditions() }
+        var fields = HTTPFields()
+        fields["If-Match"] = tag
+        return WriteConditions(fields)
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import HTTPWire
+internal import Platform
+internal import S3Wire
+
+/// Answers S3 requests in path style over a storage of folders.
+struct S3Handler: HTTPRequestHandler {
+    let storage: BucketStorage
+    let authenticator: S3Authenticator
+    static let region = "us-east-1"
+
+    func handle(_ request: HTTPRequest, body: any HTTPRequestBody, responder: any HTTPResponder) {
+        let requestID = Randomness.hexadecimal(bytes: 8)
+        do throws(S3Error) {
+            let authorization = try authenticator.authorize(request)
+            guard let query = URLQuery(wire: request.rawQuery) else { throw S3Error(.invalidURI) }
+            let exchange = S3Exchange(
+                request: request,
+                body: body,
+                responder: responder,
+                query: query,
+                authorization: authorization,
+                requestID: requestID
+            )
+            try route(exchange)
+        } catch {
+            answer(error, requestID, request, responder)
+        }
+    }
+
+    private func answer(
+        _ error: S3Error,
+        _ requestID: String,
+        _ request: HTTPRequest,
+        _ responder: any HTTPResponder
+    ) {
+        var fields = HTTPFields([.init(name: "Content-Type", value: "application/xml")])
+        fields["x-amz-request-id"] = requestID
+        if let size = error.detail("ActualObjectSize") { fields["Content-Range"] = "bytes */\(size)" }
+        responder.send(error.status, fields, .bytes(error.document(requestID: requestID, request)))
+    }
+
+    private func route(_ exchange: S3Exchange) throws(S3Error) {
+        try refuseUnknown(exchange)
+        let path = exchange.request.path.dropFirst()
+        guard exchange.request.path.first == UInt8(ascii: "/") else { throw S3Error(.methodNotAllowed) }
+        guard let slash = path.firstIndex(of: UInt8(ascii: "/")), slash + 1 < path.endIndex else {
+            let bucket = ObjectKey(bytes: path.filter { $0 != UInt8(ascii: "/") })
+            return try bucket.isRoot ? serveService(exchange) : serveBucket(bucket, exchange)
+        }
+        let bucket = ObjectKey(bytes: Array(path[..<slash]))
+        let key = ObjectKey(bytes: Array(path[(slash + 1)...]))
+        try serveObject(try inS3 { () throws(StorageError) in try ObjectPath(bucket: bucket, key: key) }, exchange)
+    }
+
+    private func serveService(_ exchange: S3Exchange) throws(S3Error) {
+        guard exchange.request.method == "GET" || exchange.request.method == "HEAD" else {
+            throw S3Error(.methodNotAllowed)
+        }
+        let buckets = try inS3 { () throws(StorageError) in try storage.buckets() }
+        let entries = buckets.map { ListBucketsResult.Bucket(name: $0.name.string, created: $0.created) }
+        exchange.send(xml: ListBucketsResult(buckets: entries).xml)
+    }
+
+    private func serveObject(_ path: ObjectPath, _ exchange: S3Exchange) throws(S3Error) {
+        let uploadID = exchange.query["uploadId"]
+        switch (exchange.request.method, uploadID) {
+        case ("GET", nil), ("HEAD", nil): try getObject(path, exchange)
+        case ("GET", let id?): try listParts(path, id, exchange)
+        case ("PUT", nil): try putOrCopy(path, exchange)
+        case ("PUT", let id?): try putPart(path, id, exchange)
+        case ("POST", nil) where exchange.query.contains("uploads"): try createUpload(path, exchange)
+        case ("POST", let id?): try completeUpload(path, id, exchange)
+        case ("DELETE", nil): try deleteObject(path, exchange)
+        case ("DELETE", let id?):
+            try inS3 { () throws(StorageError) in try storage.abortUpload(id, at: path) }
+            exchange.send(204)
+        default: throw S3Error(.methodNotAllowed)
+        }
+    }
+
+    // MARK: what is not here
+
+    /// The query parameters that have a meaning here.
+    private static let knownParameters: Set<String> = [
+        "uploads", "uploadId", "partNumber", "delete", "location", "versioning", "list-type", "prefix", "delimiter",
+        "max-keys", "continuation-token", "start-after", "marker", "encoding-type", "fetch-owner", "key-marker",
+        "upload-id-marker", "max-uploads", "max-parts", "part-number-marker", "versionId", "x-id",
+    ]
+
+    /// Sub-resources of reads that must not be taken for the object itself.
+    private static let foreignReads: Set<String> = [
+        "acl", "attributes", "tagging", "torrent", "retention", "legal-hold", "policy", "policyStatus", "cors",
+        "lifecycle", "website", "logging", "notification", "replication", "encryption", "requestPayment", "versions",
+        "accelerate", "analytics", "inventory", "metrics", "object-lock", "ownershipControls", "publicAccessBlock",
+        "intelligent-tiering", "session", "select", "restore", "metadataTable",
+    ]
+
+    /// Fields that would change what is stored in a way this server does not know.
+    private static let foreignFields = [
+        "x-amz-server-side-encryption-customer-algorithm", "x-amz-write-offset-bytes", "x-amz-rename-source",
+        "x-amz-object-lock-mode", "x-amz-tagging",
+    ]
+
+    /// Refuses what is not implemented, so that it never becomes a plain read or write of something else.
+    private func refuseUnknown(_ exchange: S3Exchange) throws(S3Error) {
+        let isRead = exchange.request.method == "GET" || exchange.request.method == "HEAD"
+        for item in exchange.query.items {
+            let name = item.name
+            if Self.knownParameters.contains(name) || name.lowercased().hasPrefix("x-amz-") { continue }
+            if isRead, !Self.foreignReads.contains(name) { continue }
+            throw S3Error(.notImplemented, "The parameter \(name) is not implemented")
+        }
+        if let version = exchange.query["versionId"], version != "null" {
+            throw S3Error(.notImplemented, "There are no versions here")
+        }
+        if exchange.query.contains("partNumber"), exchange.request.method != "PUT" {
+            throw S3Error(.notImplemented, "Reading by part is not implemented")
+        }
+        for name in Self.foreignFields where exchange.fields[name] != nil {
+            throw S3Error(.notImplemented, "The field \(name) is not implemented")
+        }
+    }
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Glibc
+internal import HTTPWire
+internal import Platform
+
+/// The content of one part being received.
+struct StagedPart {
+    let number: Int
+    let content: StagedFile
+    /// The part's place in the shared file; nil when it is a file of its own.
+    let offset: Int64?
+}
+
+// Parts of equal size go straight to their places in one file ("slots"), so
+// that completing an upload is a rename. A part that comes a second time, has
+// another size or an unknown one becomes a file of its own, and completing
+// then copies. Names in the upload's folder: `data.SIZE`, `slot.NUMBER` (empty,
+// says that the slot is whole), `part.NUMBER`.
+extension BucketStorage {
+    private static let leastSlotSize: Int64 = 5 << 20
+
+    /// Runs `body` with a place for a part's content.
+    ///
+    /// `size` is the length of the part where it is known beforehand.
+    func withStagedPart<Result, Failure: Error>(
+        _ upload: MultipartUpload,
+        _ number: Int,
+        size: Int64?,
+        _ wrap: (StorageError) -> Failure,
+        _ body: (StagedPart) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        let folder = try mapping(wrap) { () throws(StorageError) in try openUploadFolder(upload.id) }
+        if let size, activeUploads.beginSlot(upload.id, number) {
+            defer { activeUploads.endSlot(upload.id, number) }
+            let slot = try mapping(wrap) { () throws(StorageError) in
+                try openSlot(number, size: size, in: folder)
+            }
+            if let slot { return try body(slot) }
+        }
+        let staged = try mapping(wrap) { () throws(StorageError) in try stage(expected: size) }
+        return try body(StagedPart(number: number, content: staged, offset: nil))
+    }
+
+    /// The part's slot, when it is free and the part fits into it.
+    private func openSlot(_ number: Int, size: Int64, in folder: OpenFile) throws(StorageError) -> StagedPart? {
+        guard size > 0, try storedPart(number, in: folder) == nil else { return nil }
+        guard let (data, slotSize) = try openData(in: folder, makingSlotsOf: size), size <= slotSize else { return nil }
+        let offset = Int64(number - 1) * slotSize
+        let range = ByteRange(offset: offset, count: size)
+        return StagedPart(number: number, content: StagedFile(stretch: range, of: data), offset: offset)
+    }
+
+    /// The shared file and the size of its slots; the first part that is large enough decides that.
+    private func openData(
+        in folder: OpenFile,
+        makingSlotsOf size: Int64
+    ) throws(StorageError) -> (OpenFile, Int64)? {
+        try keyLocks.withLock(try storing { () throws(SystemError) in try folder.descriptor.status().inode }) {
+            () throws(StorageError) in
+            if let (name, slotSize) = try dataName(in: folder) {
+                let file = try storing { () throws(SystemError) in
+                    try FolderCalls.open(name, beneath: folder.descriptor.raw, O_RDWR)
+                }
+                return file.map { ($0, slotSize) }
+            }
+            guard size >= Self.leastSlotSize else { return nil }
+            let file = try storing { () throws(SystemError) in
+                try FolderCalls.createFile(ObjectKey("data.\(size)"), in: folder.descriptor.raw)
+            }
+            return (file, size)
+        }
+    }
+
+    /// The name of the shared file and the size of its slots.
+    func dataName(in folder: OpenFile) throws(StorageError) -> (ObjectKey, Int64)? {
+        let entries = try storing { () throws(SystemError) in try FolderCalls.entries(of: folder) }
+        for entry in entries where entry.name.string.hasPrefix("data.") {
+            if let size = Int64(entry.name.string.dropFirst(5)) { return (entry.name, size) }
+        }
+        return nil
+    }
+
+    /// Makes a received part one of the upload's, durably, in the place of an earlier one of its number.
+    func commitPart(
+        _ part: StagedPart,
+        _ record: ObjectRecord,
+        of upload: MultipartUpload
+    ) throws(StorageError) {
+        let folder = try openUploadFolder(upload.id)
+        if let offset = part.offset {
+            try synchronize(part.content.file)
+            var record = record
+            record.fields["Slot-Offset"] = String(offset)
+            record.fields["Slot-Size"] = String(part.content.size)
+            try place(try stage(), record, as: Self.slotName(part.number), in: folder)
+        } else {
+            try place(part.content, record, as: Self.partName(part.number), in: folder)
+            try? FolderCalls.removeFile(Self.slotName(part.number), in: folder.descriptor.raw)
+        }
+        try synchronizeFolder(folder)
+    }
+
+    private func place(
+        _ staged: StagedFile,
+        _ record: ObjectRecord,
+        as name: ObjectKey,
+        in folder: OpenFile
+    ) throws(StorageError) {
+        var record = record
+        record.stamp = try storing { () throws(SystemError) in FileStamp(try staged.file.descriptor.status()) }
+        let finished = record
+        try storing { () throws(SystemError) in try records.write(finished, to: staged.file.descriptor) }
+        try synchronize(staged.file)
+        do {
+            try staged.place(as: name, in: folder)
+        } catch {
+            throw error.code == ENOENT ? .noSuchUpload : StorageError(error)
+        }
+    }
+
+    private static func partName(_ number: Int) -> ObjectKey { ObjectKey("part.\(padded(number, 5))") }
+    private static func slotName(_ number: Int) -> ObjectKey { ObjectKey("slot.\(padded(number, 5))") }
+
+    /// The parts of an upload in ascending order of their numbers.
+    func parts(of upload: MultipartUpload) throws(StorageError) -> [StoredPart] {
+        let folder = try openUploadFolder(upload.id)
+        let entries = try storing { () throws(SystemError) in try FolderCalls.entries(of: folder) }
+        let numbers = Set(
+            entries.compactMap { entry -> Int? in
+                let name = entry.name.string
+                return name.hasPrefix("part.") || name.hasPrefix("slot.") ? Int(name.dropFirst(5)) : nil
+            }
+        )
+        var parts: [StoredPart] = []
+        for number in numbers.sorted() {
+            if let part = try storedPart(number, in: folder) { parts.append(part) }
+        }
+        return parts
+    }
+
+    /// A part that is there; a file of its own is newer than the slot.
+    private func storedPart(_ number: Int, in folder: OpenFile) throws(StorageError) -> StoredPart? {
+        if let (record, size) = try partRecord(Self.partName(number), in: folder) {
+            return StoredPart(number: number, record: record, size: size, location: .file(Self.partName(number)))
+        }
+        guard let (record, _) = try partRecord(Self.slotName(number), in: folder),
+            let offset = record.fields["Slot-Offset"].flatMap({ Int64($0) }),
+            let size = record.fields["Slot-Size"].flatMap({ Int64($0) })
+        else { return nil }
+        return StoredPart(number: number, record: record, size: size, location: .slot(offset: offset))
+    }
+
+    private func partRecord(_ name: ObjectKey, in folder: OpenFile) throws(StorageError) -> (ObjectRecord, Int64)? {
+        try storing { () throws(SystemError) in
+            guard let file = try FolderCalls.open(name, beneath: folder.descriptor.raw, O_RDONLY) else { return nil }
+            let status = try file.descriptor.status()
+            guard let record = try records.read(file.descriptor, status), record.stamp == FileStamp(status) else {
+                return nil
+            }
+            return (record, status.size)
+        }
+    }
+}
