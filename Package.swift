@@ -93,7 +93,7 @@ let package = Package(
             "CommandLineTool",
             [
                 "Base", "Platform", "Configuration", "Control", "ObjectStore", "Stores", "CurlTransport", "Catalog",
-                "BlockCache", "Journal", "Policy", "Flusher", "FileSystem", "FuseBridge", "BucketServer", "CShims",
+                "BlockCache", "Database", "Journal", "Policy", "Flusher", "FileSystem", "FuseBridge", "BucketServer", "CShims",
             ]
         ),
         tool("moorage", ["CommandLineTool"]),

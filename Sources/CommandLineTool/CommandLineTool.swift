@@ -30,7 +30,7 @@ package enum CommandLineTool {
     static let commands: [CommandDefinition] = [
         ServeCommand.definition, UnmountCommand.definition, StatusCommand.definition, UploadsCommand.definition,
         FlushCommand.definition,
-        PolicyCommand.definition, DocumentationCommand.definition,
+        PolicyCommand.definition, CacheCommand.definition, DocumentationCommand.definition,
     ]
 
     private static func run(_ arguments: [String]) throws(CommandFailure) -> Int32 {

@@ -35,8 +35,12 @@ enum StatusCommand {
 
     /// What the flusher says, or what the journals say when none runs.
     static func report(_ instance: Instance) throws(CommandFailure) -> StatusReport {
-        guard case .status(let report) = try instance.connect().ask(.status) else { throw .unexpectedReply }
-        return withMountpoints(report, instance)
+        if let client = try instance.connectIfRunning() {
+            guard case .status(let report) = try client.ask(.status) else { throw .unexpectedReply }
+            return withMountpoints(report, instance)
+        }
+        let reports = instance.volumes().map { JournalReader.report($0, instance.directories) }
+        return StatusReport(flusher: FlusherReport(running: false, pid: nil), conditions: [:], volumes: reports)
     }
 
     /// The mountpoint of a volume is where it is mounted now; nil when it is not.

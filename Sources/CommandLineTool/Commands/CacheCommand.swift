@@ -1,0 +1,68 @@
+internal import BlockCache
+internal import Configuration
+internal import Control
+
+/// `moorage cache`: what the caches take, and giving it back.
+enum CacheCommand {
+    static let definition = CommandDefinition(
+        name: "cache",
+        operands: "[show|clear] [PATH|REMOTE]",
+        operandCount: 0...2,
+        flags: [FlagDefinition("json", nil, "print one JSON document")],
+        summary: "show or clear what is cached of remote files",
+        details: """
+            clear removes every cached block that is not being read. It can run at any time and never touches
+            what is not remote yet.
+            """
+    ) { arguments throws(CommandFailure) in
+        let verb = arguments.operands.first ?? "show"
+        guard verb == "show" || verb == "clear" else { throw .usage("cache: unknown verb \(verb): use show or clear") }
+        let instance = try Instance.current()
+        let volumes = try selected(arguments.operands.dropFirst().first, instance)
+        let rows = volumes.map { volume in
+            let cache = CacheFolder.open(volume, instance.directories.places(of: volume))
+            let cleared = verb == "clear" ? cache?.clear() ?? 0 : 0
+            cache?.maintain()
+            return CacheReport.Volume(
+                id: volume.id,
+                remote: volume.remote,
+                bytes: cache?.usedBytes ?? 0,
+                limit: volume.cacheSize,
+                cleared: cleared
+            )
+        }
+        if arguments.has("json") { Console.bytes(try document(CacheReport(volumes: rows))) } else { show(rows, verb) }
+        return 0
+    }
+
+    private static func selected(_ word: String?, _ instance: Instance) throws(CommandFailure) -> [VolumeDescription] {
+        let volumes = instance.volumes()
+        guard let word else { return volumes }
+        guard let selection = try SelectionResolver(instance).resolve(word) else {
+            throw CommandFailure("cache: \(word): not in a volume that was mounted here; see moorage status")
+        }
+        return volumes.filter { selection.volumes.contains($0.id) }
+    }
+
+    private static func show(_ rows: [CacheReport.Volume], _ verb: String) {
+        if rows.isEmpty { Console.line("no volume was mounted here yet") }
+        for row in rows {
+            let cleared = verb == "clear" ? "cleared \(humanBytes(row.cleared)), now " : ""
+            Console.line("\(row.remote)  \(cleared)\(humanBytes(row.bytes)) of \(humanBytes(row.limit))")
+        }
+    }
+}
+
+/// The document of `cache --json`.
+struct CacheReport: Codable {
+    struct Volume: Codable {
+        var id: String
+        var remote: String
+        var bytes: Int64
+        var limit: Int64
+        /// What `clear` gave back, in bytes.
+        var cleared: Int64
+    }
+
+    var volumes: [Volume]
+}
