@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+package import Database
+package import ObjectStore
+
+/// What the pages of a listing held besides the entries.
+package struct ListingSummary: Hashable, Sendable {
+    /// Names that a file system cannot show.
+    package var hidden = 0
+    /// The listed folder has a marker object.
+    package var hasMarker = false
+
+    package init() {}
+}
+
+extension Catalog {
+    /// Starts a listing of a folder, before the first page is asked for.
+    package func beginListing() throws(DatabaseError) -> CatalogToken {
+        try write { entries throws(DatabaseError) in CatalogToken(stamp: try entries.nextStamp()) }
+    }
+
+    /// Takes in one page of a folder's listing (not recursive) and adds to its summary.
+    ///
+    /// What was committed or looked at since the listing began stays. A name that is both file and folder is a folder.
+    package func apply(
+        _ page: ListingPage,
+        of folder: ObjectKey,
+        _ token: CatalogToken,
+        at time: Timestamp,
+        summary: inout ListingSummary
+    ) throws(DatabaseError) {
+        summary = try write { entries throws(DatabaseError) in
+            var summary = summary
+            for listed in page.entries {
+                if listed.key.isMarker(of: folder) {
+                    summary.hasMarker = true
+                    try entries.noteMarker(folder, listed.version, token, time)
+                } else if listed.key.isShowable(in: folder) {
+                    try entries.noteFile(listed.key, listed.version, token, time)
+                } else {
+                    summary.hidden += 1
+                }
+            }
+            for path in page.folders {
+                if path.isShowable(in: folder) {
+                    try entries.noteFolder(path, token, time)
+                } else {
+                    summary.hidden += 1
+                }
+            }
+            return summary
+        }
+    }
+
+    /// Ends a listing whose every page was applied: names that it did not have are gone.
+    ///
+    /// `time` is when it began. Not called for a listing that failed half-way.
+    package func finishListing(
+        of folder: ObjectKey,
+        _ token: CatalogToken,
+        _ summary: ListingSummary,
+        at time: Timestamp
+    ) throws(DatabaseError) {
+        try write { entries throws(DatabaseError) in
+            let id = Value.integer(try entries.folder(folder))
+            try entries.connection.run("DELETE FROM entry WHERE folder = ? AND stamp < ?", [id, .integer(token.stamp)])
+            try entries.connection.run(
+                "UPDATE folder SET listed_at = ?, hidden = ? WHERE id = ?",
+                [.time(time), .integer(Int64(summary.hidden)), id]
+            )
+            guard !summary.hasMarker, let own = try entries.entry(folder) else { return }
+            guard own.entry.kind == .directory, own.stamp <= token.stamp else { return }
+            var entry = own.entry
+            entry.hasMarker = false
+            entry.version = nil
+            entry.metadata = nil
+            try entries.put(entry, stamp: own.stamp)
+        }
+    }
+}
+
+extension ObjectKey {
+    /// Whether this listed key is the marker object of the folder that was listed.
+    fileprivate func isMarker(of folder: ObjectKey) -> Bool {
+        !folder.isRoot && bytes.count == folder.bytes.count + 1 && bytes.last == UInt8(ascii: "/")
+            && bytes.starts(with: folder.bytes)
+    }
+
+    /// Whether a file system can show this key as a name in the folder: not empty, no `.` or `..`, no slash
+    /// or NUL, at most 255 bytes.
+    fileprivate func isShowable(in folder: ObjectKey) -> Bool {
+        let start = folder.isRoot ? 0 : folder.bytes.count + 1
+        guard bytes.count > start, isInside(folder) else { return false }
+        let name = bytes[start...]
+        guard name.count <= 255, !name.contains(0), !name.contains(UInt8(ascii: "/")) else { return false }
+        let dot = UInt8(ascii: ".")
+        return !name.elementsEqual([dot]) && !name.elementsEqual([dot, dot])
+    }
+}
+
+extension Entries {
+    fileprivate func noteFile(
+        _ path: ObjectKey,
+        _ version: ObjectVersion,
+        _ token: CatalogToken,
+        _ time: Timestamp
+    ) throws(DatabaseError) {
+        let old = try entry(path)
+        if let old, old.stamp > token.stamp { return }
+        if let old, old.stamp == token.stamp, old.entry.kind == .directory { return }
+        var entry = CatalogEntry(path: path, kind: .file, version: version, checkedAt: time)
+        if let old, old.entry.kind == .file, old.entry.version?.isSame(as: version) == true {
+            entry = old.entry
+            // A listing may know the time of an object that its upload's answer did not tell.
+            entry.version = version
+            entry.checkedAt = time
+        }
+        try put(entry, stamp: token.stamp)
+    }
+
+    fileprivate func noteFolder(_ path: ObjectKey, _ token: CatalogToken, _ time: Timestamp) throws(DatabaseError) {
+        let old = try entry(path)
+        if let old, old.stamp > token.stamp { return }
+        var entry = CatalogEntry(path: path, kind: .directory, checkedAt: time)
+        if let old, old.entry.kind == .directory {
+            entry = old.entry
+            entry.checkedAt = time
+        }
+        try put(entry, stamp: token.stamp)
+    }
+
+    /// The folder's own marker was listed in it; metadata of another version of the marker no longer counts.
+    fileprivate func noteMarker(
+        _ folder: ObjectKey,
+        _ version: ObjectVersion,
+        _ token: CatalogToken,
+        _ time: Timestamp
+    ) throws(DatabaseError) {
+        let old = try entry(folder)
+        if let old, old.stamp > token.stamp || old.entry.kind != .directory { return }
+        var entry = old?.entry ?? CatalogEntry(path: folder, kind: .directory, checkedAt: time)
+        if entry.version?.isSame(as: version) != true { entry.metadata = nil }
+        entry.version = version
+        entry.hasMarker = true
+        // The stamp stays: being in its own listing says nothing of its place in its parent's.
+        try put(entry, stamp: old?.stamp ?? token.stamp)
+    }
+}

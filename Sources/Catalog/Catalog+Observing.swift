@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+package import Database
+package import ObjectStore
+
+extension Catalog {
+    /// Takes in what a HEAD told, unless we committed something there since `token`.
+    ///
+    /// Returns whether it was taken.
+    @discardableResult
+    package func store(_ entry: CatalogEntry, since token: CatalogToken) throws(DatabaseError) -> Bool {
+        try write { entries throws(DatabaseError) in
+            let old = try entries.entry(entry.path)
+            if let old, old.stamp > token.stamp { return false }
+            var entry = entry
+            if let known = old?.entry, known.kind == entry.kind, let version = entry.version,
+                known.version?.isSame(as: version) == true
+            {
+                // Our own commit stays known as ours, and a link's text belongs to the version.
+                entry.committedGeneration = entry.committedGeneration ?? known.committedGeneration
+                entry.target = entry.target ?? known.target
+                entry.metadata = entry.metadata ?? known.metadata
+            }
+            try entries.put(entry, stamp: token.stamp)
+            return true
+        }
+    }
+
+    /// Takes in that the remote has nothing at a path, unless we committed something there since `token`.
+    @discardableResult
+    package func markAbsent(
+        _ path: ObjectKey,
+        since token: CatalogToken,
+        at time: Timestamp
+    ) throws(DatabaseError) -> Bool {
+        try store(CatalogEntry(path: path, kind: .absent, checkedAt: time), since: token)
+    }
+
+    /// Our upload of `generation` made `version` the object at a path; the folders above it exist now.
+    package func committed(
+        _ path: ObjectKey,
+        version: ObjectVersion,
+        metadata: ObjectMetadata?,
+        target: ObjectKey? = nil,
+        generation: Int64?,
+        at time: Timestamp
+    ) throws(DatabaseError) {
+        try write { entries throws(DatabaseError) in
+            let entry = CatalogEntry(
+                path: path,
+                kind: .file,
+                version: version,
+                metadata: metadata,
+                target: target,
+                checkedAt: time,
+                committedGeneration: generation
+            )
+            try entries.commit(entry)
+        }
+    }
+
+    /// We put a folder's marker.
+    package func committedDirectory(
+        _ path: ObjectKey,
+        version: ObjectVersion?,
+        metadata: ObjectMetadata?,
+        at time: Timestamp
+    ) throws(DatabaseError) {
+        try write { entries throws(DatabaseError) in
+            let entry = CatalogEntry(
+                path: path,
+                kind: .directory,
+                version: version,
+                metadata: metadata,
+                hasMarker: true,
+                checkedAt: time
+            )
+            try entries.commit(entry)
+        }
+    }
+
+    /// We deleted the object at a path.
+    ///
+    /// A folder by the same name stays.
+    package func removed(_ path: ObjectKey, at time: Timestamp) throws(DatabaseError) {
+        try write { entries throws(DatabaseError) in
+            if let old = try entries.entry(path), old.entry.kind == .directory { return }
+            let gone = CatalogEntry(path: path, kind: .absent, checkedAt: time)
+            try entries.put(gone, stamp: try entries.nextStamp())
+        }
+    }
+
+    /// We deleted a folder's marker: the folder is gone unless something is known below it.
+    package func removedDirectory(_ path: ObjectKey, at time: Timestamp) throws(DatabaseError) {
+        try write { entries throws(DatabaseError) in
+            var entry = CatalogEntry(path: path, kind: .absent, checkedAt: time)
+            if try entries.hasChildren(path) {
+                entry = CatalogEntry(path: path, kind: .directory, hasMarker: false, checkedAt: time)
+            }
+            try entries.put(entry, stamp: try entries.nextStamp())
+        }
+    }
+
+    /// Makes a path count as never looked at, and a folder as never listed, without forgetting it.
+    package func invalidate(_ path: ObjectKey) throws(DatabaseError) {
+        try write { entries throws(DatabaseError) in
+            try entries.connection.run("UPDATE folder SET listed_at = NULL WHERE path = ?", [.key(path)])
+            guard let old = try entries.entry(path) else { return }
+            var entry = old.entry
+            entry.checkedAt = Timestamp(nanoseconds: 0)
+            try entries.put(entry, stamp: old.stamp)
+        }
+    }
+
+    /// Forgets everything.
+    package func clear() throws(DatabaseError) {
+        try write { entries throws(DatabaseError) in
+            try entries.connection.run("DELETE FROM entry")
+            try entries.connection.run("DELETE FROM folder")
+        }
+    }
+}
+
+extension Entries {
+    fileprivate func commit(_ entry: CatalogEntry) throws(DatabaseError) {
+        let stamp = try nextStamp()
+        try put(entry, stamp: stamp)
+        var folder = entry.path.parent
+        while !folder.isRoot {
+            if let known = try self.entry(folder)?.entry, known.kind == .directory { return }
+            try put(CatalogEntry(path: folder, kind: .directory, checkedAt: entry.checkedAt), stamp: stamp)
+            folder = folder.parent
+        }
+    }
+
+    fileprivate func hasChildren(_ path: ObjectKey) throws(DatabaseError) -> Bool {
+        try connection.exists(
+            "SELECT 1 FROM folder f JOIN entry e ON e.folder = f.id WHERE f.path = ? AND e.kind <> 2",
+            [.key(path)]
+        )
+    }
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Database
+internal import ObjectStore
+
+/// The catalog's tables seen through one connection, within the caller's transaction.
+struct Entries {
+    let connection: Connection
+
+    private static let select = """
+        SELECT f.path, e.name, e.kind, e.tag, e.size, e.changed, e.has_metadata, e.mode, e.uid, e.gid, e.modified,
+            e.target, e.has_marker, e.checked_at, e.generation, e.stamp
+        FROM folder f JOIN entry e ON e.folder = f.id
+        """ + " "
+
+    /// An entry and the moment of its observation.
+    typealias Stamped = (entry: CatalogEntry, stamp: Int64)
+
+    func entry(_ path: ObjectKey) throws(DatabaseError) -> Stamped? {
+        let sql = Self.select + "WHERE f.path = ? AND e.name = ?"
+        return try connection.first(sql, [.key(path.parent), .key(path.name)]) { Self.decode($0) }
+    }
+
+    func entries(_ condition: String, _ values: [Value]) throws(DatabaseError) -> [CatalogEntry] {
+        try connection.all(Self.select + condition, values) { Self.decode($0).entry }
+    }
+
+    func put(_ entry: CatalogEntry, stamp: Int64) throws(DatabaseError) {
+        let metadata = entry.metadata
+        try connection.run(
+            "INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                .integer(try folder(entry.path.parent)), .key(entry.path.name), .integer(entry.kind.rawValue),
+                Self.tag(entry.version?.entityTag), .integer(entry.version?.size), .time(entry.version?.lastModified),
+                .integer(metadata != nil), .integer(metadata?.mode.map { Int64($0) }),
+                .integer(metadata?.uid.map { Int64($0) }), .integer(metadata?.gid.map { Int64($0) }),
+                .time(metadata?.modified), .key(entry.target), .integer(entry.hasMarker.map { $0 ? 1 : 0 }),
+                .time(entry.checkedAt), .integer(entry.committedGeneration), .integer(stamp),
+            ]
+        )
+    }
+
+    func delete(_ path: ObjectKey) throws(DatabaseError) {
+        try connection.run(
+            "DELETE FROM entry WHERE folder = ? AND name = ?",
+            [.integer(try folder(path.parent)), .key(path.name)]
+        )
+    }
+
+    /// The number of a folder, which is added when new.
+    func folder(_ path: ObjectKey) throws(DatabaseError) -> Int64 {
+        let sql = "SELECT id FROM folder WHERE path = ?"
+        if let id = try connection.first(sql, [.key(path)], { $0.integer(0) }) { return id }
+        try connection.run("INSERT INTO folder (path) VALUES (?)", [.key(path)])
+        return connection.lastInsertedRow
+    }
+
+    func currentStamp() throws(DatabaseError) -> Int64 {
+        try connection.first("SELECT value FROM stamp") { $0.integer(0) } ?? 0
+    }
+
+    func nextStamp() throws(DatabaseError) -> Int64 {
+        try connection.first("UPDATE stamp SET value = value + 1 RETURNING value") { $0.integer(0) } ?? 0
+    }
+
+    /// The half-open range of the paths that start with `folder/`; the byte behind the slash is the digit 0.
+    static func bounds(below folder: ObjectKey) -> [Value] {
+        guard !folder.isRoot else { return [.blob([]), .blob([0xFF])] }
+        return [.blob(folder.bytes + [UInt8(ascii: "/")]), .blob(folder.bytes + [UInt8(ascii: "0")])]
+    }
+
+    private static func decode(_ row: Row) -> Stamped {
+        let kind = CatalogEntry.Kind(rawValue: row.integer(2)) ?? .absent
+        var metadata: ObjectMetadata?
+        if row.bool(6) {
+            metadata = ObjectMetadata(
+                mode: row.optionalInteger(7).map { UInt32(truncatingIfNeeded: $0) },
+                uid: row.optionalInteger(8).map { UInt32(truncatingIfNeeded: $0) },
+                gid: row.optionalInteger(9).map { UInt32(truncatingIfNeeded: $0) },
+                modified: row.optionalTime(10)
+            )
+        }
+        let version = row.optionalInteger(4).map { size in
+            ObjectVersion(entityTag: tag(row.optionalText(3)), size: size, lastModified: row.optionalTime(5))
+        }
+        let entry = CatalogEntry(
+            path: row.key(0).appending(row.key(1)),
+            kind: kind,
+            version: version,
+            metadata: metadata,
+            target: row.optionalKey(11),
+            hasMarker: row.optionalInteger(12).map { $0 != 0 },
+            checkedAt: row.time(13),
+            committedGeneration: row.optionalInteger(14)
+        )
+        return (entry, row.integer(15))
+    }
+
+    private static func tag(_ tag: EntityTag?) -> Value {
+        guard let tag else { return .null }
+        return .text((tag.isWeak ? "W" : "S") + tag.opaque)
+    }
+
+    private static func tag(_ text: String?) -> EntityTag? {
+        guard let text, let first = text.utf8.first else { return nil }
+        return EntityTag(opaque: String(text.dropFirst()), isWeak: first == UInt8(ascii: "W"))
+    }
+}
