@@ -54,7 +54,7 @@ let package = Package(
 
         // MARK: the remote
         module("ObjectStore", ["Base", "HTTPWire"]),
-        module("CurlTransport", ["Base", "Platform", "HTTPWire", "CCurl"]),
+        module("CurlTransport", ["Base", "Platform", "HTTPWire", "CCurl", "CShims"]),
         module(
             "Stores",
             ["Base", "Platform", "Digests", "HTTPWire", "S3Wire", "ResumableUpload", "ObjectStore", "CurlTransport"]

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import CCurl
+internal import Glibc
+internal import HTTPWire
+
+extension ActiveTransfer {
+    /// Sets every option; returns why the request cannot be sent, nil when it can.
+    func configure(_ configuration: TransportConfiguration, isFreshConnectionWanted: Bool) -> TransferError? {
+        guard request.method.utf8.allSatisfy(HTTPFields.isTokenCharacter), !request.method.isEmpty else {
+            return TransferError(.invalidRequest, "a malformed method")
+        }
+        guard request.url.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
+            return TransferError(.invalidRequest, "a malformed URL")
+        }
+        if let problem = makeHeaderList(configuration) { return problem }
+        set(CURLOPT_URL, request.url)
+        setMethod()
+        setConnectionOptions(configuration)
+        // An empty body cannot show by a refused rewind that a request was about to be repeated.
+        let mustNotRepeat = !request.isReplayable && (request.body?.count ?? 0) == 0
+        if isFreshConnectionWanted || mustNotRepeat { set(CURLOPT_FRESH_CONNECT, 1) }
+        setCallbacks()
+        return nil
+    }
+
+    private func makeHeaderList(_ configuration: TransportConfiguration) -> TransferError? {
+        var lines: [String] = []
+        for field in request.fields.fields {
+            guard HTTPFields.isSafe(name: field.name, value: field.value) else {
+                return TransferError(.invalidRequest, "header \(field.name.prefix(64)) holds a line break")
+            }
+            switch field.name.lowercased() {
+            case "content-length", "expect", "accept-encoding", "connection": continue
+            case "transfer-encoding": return TransferError(.invalidRequest, "transfer codings are not ours to choose")
+            default: lines.append(field.value.isEmpty ? "\(field.name);" : "\(field.name): \(field.value)")
+            }
+        }
+        lines.append("Accept-Encoding: identity")
+        if request.fields["user-agent"] == nil { lines.append("User-Agent: \(configuration.userAgent)") }
+        if request.expectTimeout == nil { lines.append("Expect:") }
+        for line in lines {
+            guard let list = curl_slist_append(headerList, line) else {
+                return TransferError(.invalidRequest, "out of memory")
+            }
+            headerList = list
+        }
+        _ = moorage_curl_set_list(handle, CURLOPT_HTTPHEADER, headerList)
+        return nil
+    }
+
+    private func setMethod() {
+        switch (request.method, request.body) {
+        case ("HEAD", nil): set(CURLOPT_NOBODY, 1)
+        case ("GET", nil): set(CURLOPT_HTTPGET, 1)
+        case (let method, nil):
+            set(CURLOPT_HTTPGET, 1)
+            set(CURLOPT_CUSTOMREQUEST, method)
+        case (let method, let body?):
+            set(CURLOPT_UPLOAD, 1)
+            _ = moorage_curl_set_offset(handle, CURLOPT_INFILESIZE_LARGE, curl_off_t(body.count))
+            set(CURLOPT_CUSTOMREQUEST, method)
+        }
+        if let timeout = request.expectTimeout { set(CURLOPT_EXPECT_100_TIMEOUT_MS, milliseconds(timeout)) }
+    }
+
+    private func setConnectionOptions(_ configuration: TransportConfiguration) {
+        set(CURLOPT_NOSIGNAL, 1)
+        set(CURLOPT_PROTOCOLS_STR, "http,https")
+        set(CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1))
+        set(CURLOPT_FOLLOWLOCATION, 0)
+        // Keys may hold `..`; what was signed is what must be sent.
+        set(CURLOPT_PATH_AS_IS, 1)
+        set(CURLOPT_DISALLOW_USERNAME_IN_URL, 1)
+        set(CURLOPT_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2))
+        if let bundle = configuration.certificateBundle { set(CURLOPT_CAINFO, bundle) }
+        set(CURLOPT_CONNECTTIMEOUT_MS, milliseconds(request.connectTimeout))
+        set(CURLOPT_BUFFERSIZE, 512 << 10)
+        set(CURLOPT_UPLOAD_BUFFERSIZE, 1 << 20)
+        set(CURLOPT_TCP_KEEPALIVE, 1)
+        set(CURLOPT_TCP_KEEPIDLE, 30)
+        set(CURLOPT_TCP_KEEPINTVL, 10)
+        set(CURLOPT_MAXAGE_CONN, 60)
+        _ = moorage_curl_set_pointer(handle, CURLOPT_ERRORBUFFER, errorText)
+        _ = moorage_curl_set_sockopt_callback(handle, CURLOPT_SOCKOPTFUNCTION) { _, descriptor, _ in
+            // Unacknowledged data for that long means a dead path, whatever the retransmission timer thinks.
+            var limit: UInt32 = 60_000
+            setsockopt(descriptor, Int32(IPPROTO_TCP), TCP_USER_TIMEOUT, &limit, socklen_t(MemoryLayout<UInt32>.size))
+            return CURL_SOCKOPT_OK
+        }
+    }
+
+    private func setCallbacks() {
+        let context = Unmanaged.passUnretained(self).toOpaque()
+        for option in [CURLOPT_HEADERDATA, CURLOPT_WRITEDATA, CURLOPT_READDATA, CURLOPT_SEEKDATA, CURLOPT_PRIVATE] {
+            _ = moorage_curl_set_pointer(handle, option, context)
+        }
+        _ = moorage_curl_set_data_callback(handle, CURLOPT_HEADERFUNCTION) { bytes, size, count, context in
+            let line = UnsafeRawBufferPointer(start: bytes, count: size * count)
+            return ActiveTransfer.of(context)?.receivedHeader(line) == true ? size * count : 0
+        }
+        _ = moorage_curl_set_data_callback(handle, CURLOPT_WRITEFUNCTION) { bytes, size, count, context in
+            let piece = UnsafeRawBufferPointer(start: bytes, count: size * count)
+            // Returning another number than was given is how to stop; 0 would not be that for no bytes.
+            return ActiveTransfer.of(context)?.receivedData(piece) == true ? size * count : size * count + 1
+        }
+        _ = moorage_curl_set_data_callback(handle, CURLOPT_READFUNCTION) { bytes, size, count, context in
+            let buffer = UnsafeMutableRawBufferPointer(start: bytes, count: size * count)
+            return ActiveTransfer.of(context)?.read(into: buffer) ?? Int(CURL_READFUNC_ABORT)
+        }
+        _ = moorage_curl_set_seek_callback(handle, CURLOPT_SEEKFUNCTION) { context, offset, origin in
+            guard origin == SEEK_SET else { return CURL_SEEKFUNC_FAIL }
+            let isDone = ActiveTransfer.of(context)?.body?.seek(to: Int64(offset)) == true
+            return isDone ? CURL_SEEKFUNC_OK : CURL_SEEKFUNC_FAIL
+        }
+    }
+
+    private func set(_ option: CURLoption, _ value: Int) {
+        _ = moorage_curl_set_long(handle, option, value)
+    }
+
+    private func set(_ option: CURLoption, _ value: String) {
+        _ = moorage_curl_set_string(handle, option, value)
+    }
+
+    private func milliseconds(_ seconds: Double) -> Int {
+        max(1, Int(min(seconds, 86_400) * 1000))
+    }
+}

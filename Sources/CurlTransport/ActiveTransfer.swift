@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import CCurl
+internal import HTTPWire
+
+/// A transfer that libcurl works on: its handle and what the callbacks need.
+///
+/// Everything here belongs to the transport's thread.
+final class ActiveTransfer {
+    let transfer: Transfer
+    let request: TransferRequest
+    let delegate: any TransferDelegate
+    let handle: UnsafeMutableRawPointer
+    let errorText = UnsafeMutablePointer<CChar>.allocate(capacity: Int(CURL_ERROR_SIZE))
+    var headerList: UnsafeMutablePointer<curl_slist>?
+    var body: BodyReader?
+    var watchdog: TransferWatchdog
+
+    private var heads = HeadReader()
+    /// The final head once it was given to the delegate.
+    private(set) var status: Int?
+    /// A 417 that libcurl may be about to answer by repeating the request without Expect.
+    private var refusedExpectation: HeadReader.Head?
+    private(set) var bytesReceived: Int64 = 0
+    /// Why we made libcurl stop; more telling than its own code.
+    private(set) var ownProblem: TransferError?
+
+    init?(_ transfer: Transfer, _ request: TransferRequest, _ delegate: any TransferDelegate, startedAt: Double) {
+        guard let handle = curl_easy_init() else { return nil }
+        self.transfer = transfer
+        self.request = request
+        self.delegate = delegate
+        self.handle = handle
+        errorText.initialize(repeating: 0, count: Int(CURL_ERROR_SIZE))
+        body = request.body.map { BodyReader($0, isReplayable: request.isReplayable) }
+        watchdog = TransferWatchdog(request, startedAt: startedAt)
+    }
+
+    deinit {
+        curl_easy_cleanup(handle)
+        curl_slist_free_all(headerList)
+        errorText.deallocate()
+    }
+
+    static func of(_ context: UnsafeMutableRawPointer?) -> ActiveTransfer? {
+        context.map { Unmanaged<ActiveTransfer>.fromOpaque($0).takeUnretainedValue() }
+    }
+
+    /// Body bytes libcurl has written to the socket.
+    var bytesSent: Int64 {
+        var count: curl_off_t = 0
+        _ = moorage_curl_get_offset(handle, CURLINFO_SIZE_UPLOAD_T, &count)
+        return Int64(count)
+    }
+
+    /// Whether the connection stands and the request is under way.
+    var hasBegun: Bool {
+        var time: curl_off_t = 0
+        _ = moorage_curl_get_offset(handle, CURLINFO_PRETRANSFER_TIME_T, &time)
+        return time > 0
+    }
+
+    // MARK: Callbacks
+
+    /// Takes a header line; false stops the transfer.
+    func receivedHeader(_ line: UnsafeRawBufferPointer) -> Bool {
+        watchdog.noteActivity()
+        switch heads.take(line) {
+        case .none: return true
+        case .violation(let reason): return stop(.protocolViolation, reason)
+        case .head(let head): return received(head)
+        }
+    }
+
+    private func received(_ head: HeadReader.Head) -> Bool {
+        if head.status < 200 {
+            delegate.transferDidReceiveInformational(status: head.status, fields: head.fields)
+            return true
+        }
+        if head.status == 417, request.expectTimeout != nil, refusedExpectation == nil {
+            refusedExpectation = head
+            return true
+        }
+        guard status == nil else { return stop(.protocolViolation, "two final responses to one request") }
+        status = head.status
+        return delegate.transferDidReceiveHead(status: head.status, fields: head.fields)
+            || stop(.refusedByDelegate, "the response is not wanted")
+    }
+
+    /// Takes a piece of the body; false stops the transfer.
+    func receivedData(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        // The body of a 417 that is being retried is nobody's.
+        guard status != nil else { return true }
+        bytesReceived += Int64(bytes.count)
+        return delegate.transferDidReceive(bytes) || stop(.refusedByDelegate, "the response is not wanted")
+    }
+
+    /// Fills libcurl's send buffer; nil stops the transfer.
+    func read(into buffer: UnsafeMutableRawBufferPointer) -> Int? {
+        guard let position = body?.position else { return 0 }
+        // libcurl asks for more only when it has sent all it had.
+        if position > 0 { delegate.transferDidSend(position) }
+        if let count = body?.read(into: buffer) { return count }
+        _ = stop(.localInput, body?.problem ?? "reading failed")
+        return nil
+    }
+
+    func stop(_ kind: TransferError.Kind, _ message: String) -> Bool {
+        if ownProblem == nil { ownProblem = TransferError(kind, message) }
+        return false
+    }
+
+    // MARK: End
+
+    /// Tells the delegate how it ended.
+    func finish(_ code: CURLcode) {
+        let sent = bytesSent
+        if let problem = ownProblem {
+            finish(failure: TransferError(problem.kind, problem.message, bytesSent: sent))
+            return
+        }
+        guard code == CURLE_OK else {
+            finish(failure: TransferError(code, detail: String(cString: errorText), bytesSent: sent))
+            return
+        }
+        if status == nil, let head = refusedExpectation {
+            status = head.status
+            guard delegate.transferDidReceiveHead(status: head.status, fields: head.fields) else {
+                finish(failure: TransferError(.refusedByDelegate, "the response is not wanted", bytesSent: sent))
+                return
+            }
+        }
+        guard let status else {
+            finish(failure: TransferError(.protocolViolation, "no final response", bytesSent: sent))
+            return
+        }
+        if let body = body?.body, sent > 0 { delegate.transferDidSend(min(sent, body.count)) }
+        let summary = TransferSummary(status: status, bytesSent: sent, bytesReceived: bytesReceived)
+        delegate.transferDidFinish(.success(summary))
+    }
+
+    func finish(failure: TransferError) {
+        delegate.transferDidFinish(.failure(failure))
+    }
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import CCurl
+internal import Platform
+
+/// How the transport connects.
+package struct TransportConfiguration: Sendable {
+    /// How many connections there may be to one host at once; more requests wait their turn.
+    package var connectionsPerHost = 16
+    package var userAgent = "moorage"
+    /// A file of certificates to trust instead of the system's.
+    package var certificateBundle: String?
+
+    package init() {}
+}
+
+/// A transfer that was started; give it up with ``cancel()``.
+package final class Transfer: Sendable {
+    private let mailbox: TransportMailbox
+
+    init(mailbox: TransportMailbox) {
+        self.mailbox = mailbox
+    }
+
+    /// Gives the transfer up, from any thread; its delegate still hears the end.
+    package func cancel() {
+        mailbox.post(.cancel(self))
+    }
+}
+
+/// HTTP/1.1 over libcurl: one thread that drives all transfers of the process.
+///
+/// No redirect is followed, no content coding accepted, no response truncated silently.
+package final class CurlTransport: Sendable {
+    private let mailbox: TransportMailbox
+
+    /// Starts the thread.
+    package init(configuration: TransportConfiguration = TransportConfiguration()) throws(SystemError) {
+        let mailbox = try TransportMailbox()
+        self.mailbox = mailbox
+        let engine = UncheckedBox(try TransportEngine(configuration, mailbox))
+        try Thread.detached(name: "transfer") { engine.value.run() }
+    }
+
+    deinit {
+        mailbox.post(.stop)
+    }
+
+    /// Starts a transfer; the delegate is kept until its end.
+    @discardableResult
+    package func start(_ request: TransferRequest, delegate: any TransferDelegate) -> Transfer {
+        let transfer = Transfer(mailbox: mailbox)
+        mailbox.post(.start(transfer, request, delegate))
+        return transfer
+    }
+
+    /// Runs a closure on the transfer thread after so many seconds; it must not block.
+    ///
+    /// Closures still waiting when the transport ends are run then, early.
+    package func schedule(after seconds: Double, _ closure: @escaping @Sendable () -> Void) {
+        mailbox.post(.schedule(after: seconds, closure))
+    }
+
+    /// Makes new transfers connect afresh for a few seconds: after a change of the network, or when kept
+    /// connections may be dead.
+    package func distrustConnections() {
+        mailbox.post(.distrustConnections)
+    }
+
+    /// Whether the caller is the transport's own thread, which must not wait for itself.
+    var isOnTransferThread: Bool { mailbox.isOwnerThread }
+}
+
+/// Hands the engine to its thread, which is its only user from then on.
+private struct UncheckedBox<Value>: @unchecked Sendable {
+    let value: Value
+
+    init(_ value: Value) {
+        self.value = value
+    }
+}

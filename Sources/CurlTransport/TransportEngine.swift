@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import CCurl
+internal import Platform
+
+/// The loop of the transfer thread.
+final class TransportEngine {
+    /// How often waiting transfers are looked at, in seconds.
+    private static let tick = 0.25
+    /// How long kept connections are distrusted after one of them proved dead, in seconds.
+    private static let distrust = 10.0
+
+    private let configuration: TransportConfiguration
+    private let mailbox: TransportMailbox
+    private var active: [UnsafeMutableRawPointer: ActiveTransfer] = [:]
+    private var timers: [(due: Double, closure: @Sendable () -> Void)] = []
+    private var lastTick = 0.0
+    private var distrustUntil = 0.0
+    private var isStopping = false
+
+    init(_ configuration: TransportConfiguration, _ mailbox: TransportMailbox) throws(SystemError) {
+        self.configuration = configuration
+        self.mailbox = mailbox
+        let connections = max(1, configuration.connectionsPerHost)
+        _ = moorage_curl_multi_set_long(mailbox.multi, CURLMOPT_MAX_HOST_CONNECTIONS, connections)
+        _ = moorage_curl_multi_set_long(mailbox.multi, CURLMOPT_MAXCONNECTS, 2 * connections)
+        _ = moorage_curl_multi_set_long(mailbox.multi, CURLMOPT_PIPELINING, Int(CURLPIPE_NOTHING))
+    }
+
+    /// Runs until the transport is gone.
+    func run() {
+        mailbox.becomeOwner()
+        while !isStopping {
+            for message in mailbox.take() { handle(message) }
+            var running: Int32 = 0
+            curl_multi_perform(mailbox.multi, &running)
+            collectFinished()
+            let now = monotonicSeconds()
+            runTimers(now)
+            if now - lastTick >= Self.tick {
+                lastTick = now
+                checkWaiting(now)
+            }
+            if isStopping { break }
+            curl_multi_poll(mailbox.multi, nil, 0, pollTimeout(now), nil)
+        }
+        let late = mailbox.close()
+        let ended = TransferError(.cancelled, "the transport has ended")
+        for transfer in Array(active.values) { end(transfer, ended) }
+        for timer in timers { timer.closure() }
+        for message in late {
+            switch message {
+            case .start(_, _, let delegate): delegate.transferDidFinish(.failure(ended))
+            case .schedule(_, let closure): closure()
+            case .cancel, .distrustConnections, .stop: break
+            }
+        }
+    }
+
+    /// How long to wait for the network, in milliseconds.
+    private func pollTimeout(_ now: Double) -> Int32 {
+        let idle = active.isEmpty ? 60.0 : Self.tick
+        let due = timers.map { max(0, $0.due - now) }.min() ?? idle
+        return Int32((min(idle, due) * 1000).rounded(.up))
+    }
+
+    private func runTimers(_ now: Double) {
+        guard timers.contains(where: { $0.due <= now }) else { return }
+        let due = timers.filter { $0.due <= now }
+        timers.removeAll { $0.due <= now }
+        for timer in due { timer.closure() }
+    }
+
+    private func handle(_ message: TransportMailbox.Message) {
+        switch message {
+        case .start(let transfer, let request, let delegate): start(transfer, request, delegate)
+        case .cancel(let transfer):
+            guard let found = active.values.first(where: { $0.transfer === transfer }) else { return }
+            end(found, TransferError(.cancelled, "cancelled", bytesSent: found.bytesSent))
+        case .schedule(let seconds, let closure): timers.append((monotonicSeconds() + max(0, seconds), closure))
+        case .distrustConnections: distrustUntil = monotonicSeconds() + Self.distrust
+        case .stop: isStopping = true
+        }
+    }
+
+    private func start(_ transfer: Transfer, _ request: TransferRequest, _ delegate: any TransferDelegate) {
+        let now = monotonicSeconds()
+        guard let new = ActiveTransfer(transfer, request, delegate, startedAt: now) else {
+            delegate.transferDidFinish(.failure(TransferError(.invalidRequest, "out of memory")))
+            return
+        }
+        if let problem = new.configure(configuration, isFreshConnectionWanted: now < distrustUntil) {
+            new.finish(failure: problem)
+            return
+        }
+        let result = curl_multi_add_handle(mailbox.multi, new.handle)
+        guard result == CURLM_OK else {
+            new.finish(failure: TransferError(.invalidRequest, "libcurl refuses the transfer (\(result.rawValue))"))
+            return
+        }
+        active[new.handle] = new
+    }
+
+    private func collectFinished() {
+        var left: Int32 = 0
+        while let message = curl_multi_info_read(mailbox.multi, &left) {
+            guard message.pointee.msg == CURLMSG_DONE, let handle = message.pointee.easy_handle else { continue }
+            // The message lies in the handle: read it before the handle is removed.
+            let code = moorage_curl_message_result(message)
+            guard let transfer = active.removeValue(forKey: handle) else { continue }
+            curl_multi_remove_handle(mailbox.multi, handle)
+            transfer.finish(code)
+        }
+    }
+
+    private func checkWaiting(_ now: Double) {
+        for transfer in Array(active.values) {
+            let problem = transfer.watchdog.check(
+                now: now,
+                hasBegun: transfer.hasBegun,
+                sent: transfer.bytesSent,
+                received: transfer.bytesReceived,
+                hasHead: transfer.status != nil
+            )
+            guard let problem else { continue }
+            distrustUntil = now + Self.distrust
+            end(transfer, TransferError(problem.kind, problem.message, bytesSent: transfer.bytesSent))
+        }
+    }
+
+    private func end(_ transfer: ActiveTransfer, _ error: TransferError) {
+        active[transfer.handle] = nil
+        curl_multi_remove_handle(mailbox.multi, transfer.handle)
+        transfer.finish(failure: error)
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import CurlTransport
+internal import HTTPWire
+internal import ObjectStore
+internal import Platform
+internal import S3Wire
+
+extension S3Store {
+    /// The name of the empty object that shows whether conditions are enforced.
+    ///
+    /// It comes into being only where they are not, and is deleted at once.
+    private static let probeName = ObjectKey(".moorage-probe")
+
+    /// Makes a write that must only happen under `condition`, on servers that enforce conditions and on others.
+    ///
+    /// `write` sends the request with the condition it is given. With `looksFirst` the condition is checked by a
+    /// HEAD as well: for operations where servers that enforce it on PUT still ignore it.
+    func conditionally<Value>(
+        _ key: ObjectKey,
+        _ condition: WriteCondition,
+        looksFirst: Bool = false,
+        _ write: (WriteCondition) throws(StoreError) -> Value
+    ) throws(StoreError) -> Value {
+        guard condition != .none else { return try write(.none) }
+        let support = try conditionSupport()
+        if looksFirst || support != .enforced || isUnsendable(condition) { try verify(key, condition) }
+        guard support != .ignored, !isUnsendable(condition) else { return try write(.none) }
+        do throws(StoreError) {
+            return try write(condition)
+        } catch {
+            switch error.cause {
+            case .unsupported:
+                conditions.update { $0.support = .ignored }
+                learn { $0.conditionalWrites = false }
+                try verify(key, condition)
+                return try write(.none)
+            case .preconditionFailed:
+                guard try isTagFormRefused(key, condition) else { throw error }
+                return try write(condition)
+            default: throw error
+            }
+        }
+    }
+
+    /// Whether the condition names a version without a tag that could be sent.
+    private func isUnsendable(_ condition: WriteCondition) -> Bool {
+        guard case .version(let version) = condition else { return false }
+        return version.entityTag.map(\.isWeak) ?? true
+    }
+
+    /// Checks a condition by looking; throws `.preconditionFailed` when it does not hold.
+    func verify(_ key: ObjectKey, _ condition: WriteCondition) throws(StoreError) {
+        let current = try currentVersion(key)
+        switch condition {
+        case .none: return
+        case .absent:
+            if current == nil { return }
+        case .version(let wanted):
+            guard let current else { throw StoreError(.notFound, "the object is gone", status: 404) }
+            if current.isSame(as: wanted) { return }
+        }
+        throw StoreError(.preconditionFailed, "the object has changed at the remote")
+    }
+
+    /// What the remote holds under a key now, nil when nothing.
+    private func currentVersion(_ key: ObjectKey) throws(StoreError) -> ObjectVersion? {
+        do throws(StoreError) {
+            return try status(of: key, cancellation: nil).version
+        } catch {
+            if error.cause == .notFound { return nil }
+            throw error
+        }
+    }
+
+    /// After a 412: whether the object is still the wanted version, so that only the tag's quotes can be at fault.
+    private func isTagFormRefused(_ key: ObjectKey, _ condition: WriteCondition) throws(StoreError) -> Bool {
+        guard case .version(let wanted) = condition, !conditions.inspect({ $0.usesBareTags }) else { return false }
+        guard let current = try currentVersion(key), current.isSame(as: wanted) else { return false }
+        conditions.update { $0.usesBareTags = true }
+        return true
+    }
+
+    // MARK: Probing
+
+    /// Whether the server enforces conditions, found out once.
+    private func conditionSupport() throws(StoreError) -> S3Conditions.Support {
+        let known = conditions.wait { conditions -> S3Conditions.Support? in
+            if case .beingProbed = conditions.support { return nil }
+            let support = conditions.support
+            if case .unknown = support { conditions.support = .beingProbed }
+            return support
+        }
+        guard case .unknown = known else { return known ?? .unproven }
+        do throws(StoreError) {
+            let support = try probeConditions()
+            conditions.update { $0.support = support }
+            if support != .unproven { learn { $0.conditionalWrites = support == .enforced } }
+            return support
+        } catch {
+            conditions.update { $0.support = .unknown }
+            throw error
+        }
+    }
+
+    /// Asks for an impossible version to be replaced: a server that agrees ignores conditions.
+    private func probeConditions() throws(StoreError) -> S3Conditions.Support {
+        var request = S3Request("PUT", client.fullKey(Self.probeName))
+        request.fields.append("If-Match", "\"00000000000000000000000000000000\"")
+        request.body = .bytes([])
+        do throws(StoreError) {
+            _ = try client.send(request)
+        } catch {
+            switch error.cause {
+            case .preconditionFailed, .notFound: return .enforced
+            case .unsupported, .rejected: return .ignored
+            case .forbidden: return .unproven
+            default: throw error
+            }
+        }
+        _ = try client.send(S3Request("DELETE", client.fullKey(Self.probeName)))
+        Log.notice("s3", "the server ignores conditional writes: a change made at the same moment may be lost")
+        return .ignored
+    }
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import CurlTransport
+package import ObjectStore
+internal import Platform
+internal import S3Wire
+internal import Synchronization
+
+extension S3Store {
+    /// A full page of 1,000 long keys, percent-encoded, is below 4 MiB.
+    private static let pageLimit = 8 << 20
+
+    package func list(
+        _ folder: ObjectKey,
+        recursive: Bool,
+        continuation: String?
+    ) throws(StoreError) -> ListingPage {
+        let prefix = folder.isRoot ? client.fullKey(.root) : client.fullKey(ObjectKey(bytes: folder.bytes + [0x2F]))
+        do throws(StoreError) {
+            return try page(prefix, recursive: recursive, continuation: continuation)
+        } catch {
+            let isRefused = error.cause == .unsupported || error.code == "InvalidArgument"
+            guard isRefused, continuation == nil, listsVersion2.load(ordering: .relaxed) else { throw error }
+            listsVersion2.store(false, ordering: .relaxed)
+            return try page(prefix, recursive: recursive, continuation: nil)
+        }
+    }
+
+    private func page(
+        _ prefix: ObjectKey,
+        recursive: Bool,
+        continuation: String?
+    ) throws(StoreError) -> ListingPage {
+        var request = S3Request("GET", nil)
+        request.query = listQuery(prefix, recursive: recursive, continuation: continuation, limit: 1000)
+        request.answerLimit = Self.pageLimit
+        let response = try client.send(request)
+        let result: ListObjectsResult
+        do throws(XMLProblem) {
+            result = try ListObjectsResult(try XMLReader.parse(response.body))
+        } catch {
+            throw StoreError(.protocolViolation, "the listing is not usable: \(error)")
+        }
+        let page = self.page(result, prefix: prefix)
+        // A server that repeats its token would have us list for ever.
+        if let next = page.next, next == continuation {
+            throw StoreError(.protocolViolation, "the listing does not advance")
+        }
+        return page
+    }
+
+    /// The query of a listing; a continuation is the version of listing it belongs to and its token or marker.
+    func listQuery(_ prefix: ObjectKey, recursive: Bool, continuation: String?, limit: Int) -> URLQuery {
+        var query = URLQuery([.init("encoding-type", "url"), .init("max-keys", String(limit))])
+        if !prefix.isRoot { query.append("prefix", prefix.string) }
+        if !recursive { query.append("delimiter", "/") }
+        let isVersion2 = continuation.map { $0.hasPrefix("2:") } ?? listsVersion2.load(ordering: .relaxed)
+        if isVersion2 { query.append("list-type", "2") }
+        if let continuation {
+            query.append(isVersion2 ? "continuation-token" : "marker", String(continuation.dropFirst(2)))
+        }
+        return query
+    }
+
+    private func page(_ result: ListObjectsResult, prefix: ObjectKey) -> ListingPage {
+        let base = client.configuration.prefix.bytes.count
+        var page = ListingPage(entries: [], folders: [], next: nil)
+        for entry in result.entries where entry.key.bytes.starts(with: prefix.bytes) {
+            let key = ObjectKey(bytes: Array(entry.key.bytes.dropFirst(base)))
+            if key.isRoot { continue }
+            let version = ObjectVersion(
+                entityTag: entry.entityTag.flatMap { EntityTag(fieldValue: $0) },
+                size: entry.size,
+                lastModified: entry.lastModified.map { Timestamp(seconds: $0.seconds) }
+            )
+            page.entries.append(.init(key: key, version: version))
+        }
+        for folder in result.commonPrefixes
+        where folder.bytes.starts(with: prefix.bytes) && folder.bytes.count > prefix.bytes.count {
+            var bytes = Array(folder.bytes.dropFirst(base))
+            if bytes.last == 0x2F { bytes.removeLast() }
+            page.folders.append(ObjectKey(bytes: bytes))
+        }
+        if let next = result.next {
+            if case .v2 = result.paging { page.next = "2:\(next)" } else { page.next = "1:\(next)" }
+        }
+        return page
+    }
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import CurlTransport
+internal import Digests
+internal import HTTPWire
+package import ObjectStore
+internal import Platform
+internal import S3Wire
+internal import Synchronization
+
+extension S3Store {
+    package func put(
+        _ key: ObjectKey,
+        body: UploadBody,
+        metadata: ObjectMetadata,
+        condition: WriteCondition,
+        progress: (@Sendable (Int64) -> Void)?,
+        cancellation: (any Cancellation)?
+    ) throws(StoreError) -> ObjectVersion {
+        let md5 = try Self.md5(of: body)
+        return try conditionally(key, condition) { condition throws(StoreError) in
+            var request = S3Request("PUT", client.fullKey(key))
+            request.fields = S3Metadata.fields(metadata)
+            request.fields.append("Content-MD5", Base64.encode(md5))
+            conditions.inspect { $0.add(condition, to: &request.fields) }
+            request.body = body.transferBody
+            request.urgency = .upload
+            request.isRepeatable = condition == .none
+            let response = try client.send(request, progress: progress, cancellation: cancellation)
+            try checkTag(response.fields, md5: md5)
+            guard let tag = response.fields.entityTag else { return try status(of: key, cancellation: nil).version }
+            return ObjectVersion(entityTag: tag, size: body.range.count)
+        }
+    }
+
+    package func delete(_ key: ObjectKey, condition: WriteCondition) throws(StoreError) {
+        var wanted = condition
+        if wanted == .absent { wanted = .none }
+        // Most servers ignore conditions on DELETE, so it is looked at first in any case.
+        try conditionally(key, wanted, looksFirst: true) { condition throws(StoreError) in
+            var request = S3Request("DELETE", client.fullKey(key))
+            conditions.inspect { $0.add(condition, to: &request.fields) }
+            request.isRepeatable = condition == .none
+            do throws(StoreError) {
+                _ = try client.send(request)
+            } catch {
+                guard error.cause == .notFound, condition == .none else { throw error }
+            }
+        }
+    }
+
+    /// Compares an answer's entity tag with the MD5 of what was sent, where tags are MD5s at this server.
+    ///
+    /// That is learned: a server whose tag once was the MD5 and now is another has stored something else.
+    func checkTag(_ fields: HTTPFields, md5: [UInt8]) throws(StoreError) {
+        guard let tag = fields.entityTag?.opaque, let value = Hexadecimal.decode(tag), value.count == 16,
+            fields["x-amz-server-side-encryption"] == nil,
+            fields["x-amz-server-side-encryption-customer-algorithm"] == nil
+        else { return }
+        if value == md5 {
+            tagsAreDigests.store(true, ordering: .relaxed)
+        } else if tagsAreDigests.load(ordering: .relaxed) {
+            throw StoreError(.corrupted, "the remote stored something else than was sent (entity tag \(tag))")
+        }
+    }
+
+    /// The MD5 of what is to be sent.
+    static func md5(of body: UploadBody) throws(StoreError) -> [UInt8] {
+        let digest = Digest(.md5)
+        var buffer = [UInt8](repeating: 0, count: Int(min(1 << 20, max(1, body.range.count))))
+        var position = body.range.lower
+        while position < body.range.upper {
+            let count = Int(min(Int64(buffer.count), body.range.upper - position))
+            let isRead = buffer.withUnsafeMutableBytes { buffer in
+                let piece = UnsafeMutableRawBufferPointer(rebasing: buffer[..<count])
+                guard readFully(body.descriptor, into: piece, at: position) else { return false }
+                digest.update(UnsafeRawBufferPointer(piece))
+                return true
+            }
+            guard isRead else {
+                throw StoreError(.localInput, "the data to send cannot be read at byte \(position)")
+            }
+            position += Int64(count)
+        }
+        return digest.finalize()
+    }
+}
+
+extension UploadBody {
+    /// The body as the transport takes it.
+    var transferBody: TransferBody {
+        range.isEmpty ? .bytes([]) : .file(descriptor: descriptor, range: range)
+    }
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+package import CurlTransport
+internal import Digests
+package import HTTPWire
+package import ObjectStore
+internal import Platform
+internal import S3Wire
+internal import Synchronization
+
+/// A bucket of an S3-compatible server.
+///
+/// What the server can do is learned from its answers, never assumed: servers
+/// answer 200 to requests they do not understand.
+package final class S3Store: ObjectStore {
+    let client: S3Client
+    private let known = Lock(StoreCapabilities())
+    let conditions = Monitor(S3Conditions())
+    /// Whether the server understands ListObjectsV2.
+    let listsVersion2 = Atomic(true)
+    /// Whether an entity tag was seen that is the MD5 of what was sent.
+    let tagsAreDigests = Atomic(false)
+
+    /// Throws when the endpoint is not a URL; nothing is sent yet.
+    package init(
+        configuration: S3StoreConfiguration,
+        credentials: any CredentialsProvider,
+        transport: CurlTransport
+    ) throws(StoreError) {
+        client = try S3Client(configuration, credentials: credentials, transport: transport)
+    }
+
+    package var capabilities: StoreCapabilities { known.withLock { $0 } }
+
+    func learn(_ change: (inout StoreCapabilities) -> Void) {
+        known.withLock { change(&$0) }
+    }
+
+    package func learned(_ support: StoreCapabilities.ResumableSupport) {
+        learn { $0.resumableUpload = support }
+    }
+
+    package func check() throws(StoreError) {
+        var request = S3Request("GET", nil)
+        request.query = listQuery(client.configuration.prefix, recursive: true, continuation: nil, limit: 1)
+        do throws(StoreError) {
+            _ = try client.send(request)
+        } catch {
+            // Without its own page of errors some servers answer 404 for a missing bucket.
+            guard error.cause == .notFound else { throw error }
+            throw StoreError(
+                .noSuchBucket,
+                "no such bucket: \(client.configuration.bucket)",
+                status: error.status,
+                code: error.code
+            )
+        }
+    }
+
+    package func status(
+        of key: ObjectKey,
+        cancellation: (any Cancellation)?
+    ) throws(StoreError) -> ObjectStatus {
+        let response = try client.send(S3Request("HEAD", client.fullKey(key)), cancellation: cancellation)
+        return try Self.status(response.fields)
+    }
+
+    /// What the fields of an answer about an object tell.
+    static func status(_ fields: HTTPFields) throws(StoreError) -> ObjectStatus {
+        guard let size = fields.contentLength else {
+            throw StoreError(.protocolViolation, "the answer to HEAD has no usable Content-Length")
+        }
+        let version = ObjectVersion(entityTag: fields.entityTag, size: size, lastModified: fields.lastModified)
+        return ObjectStatus(version: version, metadata: S3Metadata.read(fields))
+    }
+
+    package func fetch(
+        _ key: ObjectKey,
+        version: ObjectVersion,
+        range: ByteRange,
+        into sink: any RangeSink
+    ) -> any RangeFetch {
+        let fetch = S3RangeFetch(client, key: client.fullKey(key), version: version, range: range, sink: sink)
+        fetch.begin()
+        return fetch
+    }
+
+    package func creationFields(metadata: ObjectMetadata, condition: WriteCondition) -> HTTPFields {
+        var fields = S3Metadata.fields(metadata)
+        conditions.inspect { $0.add(condition, to: &fields) }
+        return fields
+    }
+}
