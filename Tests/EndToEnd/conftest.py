@@ -71,16 +71,24 @@ def seed():
     return value
 
 
+def mounts_below(path):
+    """The mount points below a folder: deleting would go through them."""
+    with open("/proc/self/mountinfo") as file:
+        return [point for point in (line.split()[4] for line in file) if point.startswith(path + "/")]
+
+
 @pytest.fixture
 def folder():
     """A temporary folder, also in /tmp when the tests run elsewhere: unix sockets need short paths."""
     path = tempfile.mkdtemp(prefix="moorage-e2e-", dir=os.environ.get("MOORAGE_TEST_TMPDIR"))
     yield path
-    for _ in range(20):
-        shutil.rmtree(path, ignore_errors=True)
+    for _ in range(50):
+        if not mounts_below(path):
+            shutil.rmtree(path, ignore_errors=True)
         if not os.path.exists(path):
             return
         time.sleep(0.1)
+    raise AssertionError(f"{path} cannot be removed; mounted below it: {mounts_below(path)}")
 
 
 @pytest.fixture

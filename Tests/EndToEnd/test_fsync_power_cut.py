@@ -16,7 +16,7 @@ from harness.settings import scaled
 from harness.trees import random_bytes, sha256_of_object
 
 WRITER = """
-import os, sys
+import os, sys, time
 root, seed, first = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 sys.path.insert(0, sys.argv[4])
 from harness.trees import random_bytes
@@ -34,6 +34,7 @@ for number in range(first, first + 100000):
             file.flush()
             os.fsync(file.fileno())
     print(number, int(synced), flush=True)
+    time.sleep(0.004)
 """
 
 
