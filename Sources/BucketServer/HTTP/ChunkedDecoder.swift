@@ -33,7 +33,9 @@ struct ChunkedDecoder: Sendable {
         self.limits = limits
     }
 
-    /// Looks at bytes that were not yet taken, never empty. The caller drops or uses what the piece counts.
+    /// Looks at bytes that were not yet taken, never empty.
+    ///
+    /// The caller drops or uses what the piece counts.
     mutating func next(_ bytes: UnsafeRawBufferPointer) throws(HTTPParseError) -> Piece {
         switch state {
         case .content(let remaining):

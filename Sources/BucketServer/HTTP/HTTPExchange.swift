@@ -167,7 +167,9 @@ final class HTTPExchange: HTTPRequestBody, HTTPResponder, @unchecked Sendable {
         }
     }
 
-    /// Ends the exchange: later interruptions do nothing. Returns whether there was one.
+    /// Ends the exchange: later interruptions do nothing.
+    ///
+    /// Returns whether there was one.
     func finish() -> Bool {
         interruption.withLock { state in
             state.isFinished = true

@@ -7,7 +7,9 @@ package struct HTTPLimits: Sendable {
     package var connections = 1024
     /// The request line's target, in bytes; above it 414.
     package var targetBytes = 16_384
-    /// Request line and fields together, in bytes; above it 431. Also the limit of trailers.
+    /// Request line and fields together, in bytes; above it 431.
+    ///
+    /// Also the limit of trailers.
     package var headBytes = 65_536
     /// Field lines of a request; above it 431.
     package var fieldLines = 256

@@ -75,7 +75,7 @@ struct ContentReceiver {
             do {
                 count = try exchange.body.read(into: UnsafeMutableRawBufferPointer(rebasing: buffer[filled...]))
             } catch {
-                throw S3Error(error)
+                throw S3Error(body: error)
             }
             if count == 0 { break }
             filled += count
@@ -105,7 +105,7 @@ struct ContentReceiver {
             case .malformed(let reason): throw S3Error(.invalidRequest, "aws-chunked: \(reason)")
             }
         }
-        if let failure { throw S3Error(failure) }
+        if let failure { throw S3Error(storage: failure) }
         return count
     }
 }

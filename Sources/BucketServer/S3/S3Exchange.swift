@@ -44,33 +44,33 @@ extension S3Error {
     }
 
     /// What a storage error is in S3's words.
-    init(_ error: StorageError) {
+    init(storage error: StorageError) {
         switch error {
-        case .noSuchBucket: self.init(.noSuchBucket)
-        case .bucketExists: self.init(.bucketAlreadyOwnedByYou)
-        case .bucketNotEmpty: self.init(.bucketNotEmpty)
-        case .invalidBucketName: self.init(.invalidBucketName)
-        case .noSuchKey: self.init(.noSuchKey)
-        case .invalidKey(let reason): self.init(.invalidArgument, reason)
-        case .keyTooLong: self.init(.keyTooLongError)
-        case .isFolder: self.init(.existingObjectIsDirectory)
-        case .parentIsObject: self.init(.parentIsObject)
-        case .preconditionFailed: self.init(.preconditionFailed)
-        case .noSuchUpload: self.init(.noSuchUpload)
-        case .insufficientStorage: self.init(.storageFull)
+        case .noSuchBucket: self.init(S3ErrorCode.noSuchBucket)
+        case .bucketExists: self.init(S3ErrorCode.bucketAlreadyOwnedByYou)
+        case .bucketNotEmpty: self.init(S3ErrorCode.bucketNotEmpty)
+        case .invalidBucketName: self.init(S3ErrorCode.invalidBucketName)
+        case .noSuchKey: self.init(S3ErrorCode.noSuchKey)
+        case .invalidKey(let reason): self.init(S3ErrorCode.invalidArgument, reason)
+        case .keyTooLong: self.init(S3ErrorCode.keyTooLongError)
+        case .isFolder: self.init(S3ErrorCode.existingObjectIsDirectory)
+        case .parentIsObject: self.init(S3ErrorCode.parentIsObject)
+        case .preconditionFailed: self.init(S3ErrorCode.preconditionFailed)
+        case .noSuchUpload: self.init(S3ErrorCode.noSuchUpload)
+        case .insufficientStorage: self.init(S3ErrorCode.storageFull)
         case .system(let error):
             Log.error("serve", "\(error)")
-            self.init(.internalError, "The server could not do it: \(error.reason)")
+            self.init(S3ErrorCode.internalError, "The server could not do it: \(error.reason)")
         }
     }
 
     /// What a body that could not be read is in S3's words.
-    init(_ error: HTTPBodyError) {
+    init(body error: HTTPBodyError) {
         switch error {
-        case .cutShort: self.init(.incompleteBody)
-        case .timedOut: self.init(.requestTimeout, "The body came too slowly")
-        case .interrupted: self.init(.operationAborted, "Another request took this one's place")
-        case .malformed(let reason): self.init(.invalidRequest, reason)
+        case .cutShort: self.init(S3ErrorCode.incompleteBody)
+        case .timedOut: self.init(S3ErrorCode.requestTimeout, "The body came too slowly")
+        case .interrupted: self.init(S3ErrorCode.operationAborted, "Another request took this one's place")
+        case .malformed(let reason): self.init(S3ErrorCode.invalidRequest, reason)
         }
     }
 }
@@ -80,6 +80,6 @@ func inS3<Result>(_ body: () throws(StorageError) -> Result) throws(S3Error) -> 
     do {
         return try body()
     } catch {
-        throw S3Error(error)
+        throw S3Error(storage: error)
     }
 }

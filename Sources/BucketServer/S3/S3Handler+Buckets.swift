@@ -56,7 +56,7 @@ extension S3Handler {
                 try storage.delete(path, Self.conditions(of: object))
                 if !request.isQuiet { result.deleted.append(object.key) }
             } catch {
-                let error = S3Error(error)
+                let error = S3Error(storage: error)
                 result.failures.append(.init(key: object.key, code: error.code, message: error.message))
             }
         }

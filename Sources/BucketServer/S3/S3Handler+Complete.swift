@@ -21,7 +21,7 @@ extension S3Handler {
         }
         let conditions = WriteConditions(exchange.fields)
         let elements = root.all("Part")
-        let record = try storage.completeUpload(id, at: path, conditions, S3Error.init) {
+        let record = try storage.completeUpload(id, at: path, conditions, S3Error.init(storage:)) {
             (upload, stored) throws(S3Error) in
             let parts = try Self.choose(request.parts, elements, from: stored)
             try Self.checkSize(parts, exchange.fields)

@@ -35,7 +35,9 @@ extension S3Handler {
         return .file(file, range)
     }
 
-    /// The range to answer with; nil for the whole. Throws `InvalidRange`.
+    /// The range to answer with; nil for the whole.
+    ///
+    /// Throws `InvalidRange`.
     private static func range(
         _ fields: HTTPFields,
         _ current: CurrentRepresentation,

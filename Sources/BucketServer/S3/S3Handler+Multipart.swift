@@ -61,7 +61,7 @@ extension S3Handler {
             defaultAlgorithm: algorithm
         )
         let receiver = try ContentReceiver(exchange)
-        let record = try storage.withStagedPart(upload, number, size: receiver.length, S3Error.init) {
+        let record = try storage.withStagedPart(upload, number, size: receiver.length, S3Error.init(storage:)) {
             (part) throws(S3Error) in
             let trailers = try receiver.receive { (bytes) throws(StorageError) in
                 checks.update(bytes)
@@ -89,7 +89,7 @@ extension S3Handler {
         let range = try Self.copyRange(exchange.fields, size: source.size)
         let algorithm = upload.checksumAlgorithm.flatMap { DigestAlgorithm(rawValue: $0) }
         let checks = try ContentChecks(HTTPFields(), payload: nil, defaultAlgorithm: algorithm)
-        let record = try storage.withStagedPart(upload, number, size: range.count, S3Error.init) {
+        let record = try storage.withStagedPart(upload, number, size: range.count, S3Error.init(storage:)) {
             (part) throws(S3Error) in
             try inS3 { () throws(StorageError) in
                 try source.forEachPiece(in: range) { (bytes) throws(StorageError) in

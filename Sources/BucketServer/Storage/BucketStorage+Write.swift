@@ -41,7 +41,9 @@ extension BucketStorage {
         return record
     }
 
-    /// Checks the conditions and renames, under the key's lock. Returns the folder that changed.
+    /// Checks the conditions and renames, under the key's lock.
+    ///
+    /// Returns the folder that changed.
     private func place(
         _ staged: StagedFile,
         at path: ObjectPath,

@@ -80,7 +80,9 @@ struct ObjectRecord: Hashable, Sendable {
         if entityTag.isEmpty { return nil }
     }
 
-    /// Takes one line; false when it is damaged. Unknown lines are of a newer version and are passed over.
+    /// Takes one line; false when it is damaged.
+    ///
+    /// Unknown lines are of a newer version and are passed over.
     private mutating func apply(_ words: [Substring], _ line: String) -> Bool {
         switch (words[0], words.count) {
         case ("etag", 2):
