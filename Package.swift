@@ -81,9 +81,9 @@ let package = Package(
         // MARK: the mount
         module(
             "FileSystem",
-            ["Base", "Platform", "CShims", "ObjectStore", "Catalog", "BlockCache", "Journal", "Control"]
+            ["Base", "Platform", "CShims", "ObjectStore", "Database", "Catalog", "BlockCache", "Journal", "Control"]
         ),
-        module("FuseBridge", ["Base", "Platform", "FileSystem", "CFuse", "CShims"]),
+        module("FuseBridge", ["Base", "Platform", "Database", "ObjectStore", "FileSystem", "CFuse", "CShims"]),
 
         // MARK: the embedded bucket
         module("BucketServer", ["Base", "Platform", "Digests", "HTTPWire", "ResumableUpload", "S3Wire", "CShims"]),
@@ -109,7 +109,6 @@ let package = Package(
         tests("CommandLineTool", ["Base", "Platform", "Configuration", "Control", "CommandLineTool"]),
         tests("Digests", ["Digests"]),
         tests("HTTPWire", ["Base", "HTTPWire"]),
-        tests("BucketServer", ["Base", "Platform", "HTTPWire", "BucketServer"]),
         tests("ResumableUpload", ["Base", "HTTPWire", "ResumableUpload"]),
         tests("TestSupport", ["Base", "Platform"]),
         tests("Control", ["Base", "Platform", "Control"]),

@@ -51,3 +51,23 @@ package final class CacheReader: Sendable {
         object?.isResident(range) ?? false
     }
 }
+
+extension CacheReader {
+    /// The bytes of `range` in memory: for small contents.
+    package func bytes(_ range: ByteRange) throws(StoreError) -> [UInt8] {
+        var result = [UInt8](repeating: 0, count: Int(range.count))
+        let count = try read(range) { bytes in
+            result.withUnsafeMutableBytes { buffer in
+                switch bytes {
+                case .memory(let source):
+                    buffer.copyMemory(from: source)
+                    return source.count
+                case .file(let descriptor):
+                    return (try? readAll(descriptor, into: buffer, at: range.lower)) ?? -1
+                }
+            }
+        }
+        guard count == result.count else { throw StoreError(.localInput, "\(key): the cache file cannot be read") }
+        return result
+    }
+}

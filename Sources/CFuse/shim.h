@@ -7,11 +7,11 @@
 #ifndef MOORAGE_CFUSE_SHIM_H
 #define MOORAGE_CFUSE_SHIM_H
 
-#define _FILE_OFFSET_BITS 64
 #define FUSE_USE_VERSION 312
 #include <errno.h>
 #include <fuse_lowlevel.h>
 #include <fuse_opt.h>
+#include <stddef.h>
 #include <sys/stat.h>
 
 static inline struct fuse_session *_Nullable moorage_fuse_session_new(

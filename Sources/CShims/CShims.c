@@ -46,6 +46,8 @@ int moorage_fallocate(int fd, int mode, int64_t offset, int64_t length) {
     return fallocate(fd, mode, offset, length);
 }
 
+int moorage_syncfs(int fd) { return syncfs(fd); }
+
 int moorage_ficlone(int target, int source) { return ioctl(target, FICLONE, source); }
 
 ssize_t moorage_getxattr(const char *path, const char *name, void *value, size_t size) {

@@ -29,6 +29,7 @@ ssize_t moorage_copy_file_range(int source, int64_t *_Nullable source_offset, in
                                 int64_t *_Nullable target_offset, size_t length, unsigned int flags);
 int moorage_fallocate(int fd, int mode, int64_t offset, int64_t length);
 int moorage_ficlone(int target, int source);
+int moorage_syncfs(int fd);
 
 ssize_t moorage_getxattr(const char *_Nonnull path, const char *_Nonnull name, void *_Nullable value, size_t size);
 ssize_t moorage_fgetxattr(int fd, const char *_Nonnull name, void *_Nullable value, size_t size);

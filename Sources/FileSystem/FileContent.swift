@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import CShims
+internal import Glibc
+package import Journal
+package import Platform
+internal import Synchronization
+
+/// An open staging file, closed with its last user: removal of its name hurts no reader.
+package final class StagingFile: Sendable {
+    package let descriptor: FileDescriptor
+    private let isNameDurable = Lock(false)
+
+    /// Opens a generation's file; with `creating` makes it when missing.
+    init(_ journal: Journal, _ generation: GenerationID, creating: Bool) throws(SystemError) {
+        descriptor = try journal.openStaging(generation, creating: creating)
+    }
+
+    /// A file beside the others that nobody else can find, and that goes with its last user.
+    init(withoutName journal: Journal) throws(SystemError) {
+        descriptor = try FileDescriptor.open(journal.directory + "/staging", O_RDWR | moorage_O_TMPFILE)
+    }
+
+    /// Calls `sync`, which makes the file's name durable, unless it once succeeded.
+    func synchronizeName(_ sync: () throws(SystemError) -> Void) throws(SystemError) {
+        if isNameDurable.withLock({ $0 }) { return }
+        try sync()
+        isNameDurable.withLock { $0 = true }
+    }
+}
+
+/// Where the bytes of a file are: local bytes over a remote version or an older local content.
+package struct FileContent: Sendable {
+    /// What shows where there are no local bytes.
+    package indirect enum Below: Sendable {
+        case nothing
+        case remote(ObjectKey, ObjectVersion)
+        case content(FileContent)
+    }
+
+    /// A run of bytes that come from one place.
+    package struct Segment: Sendable {
+        package enum Source: Sendable {
+            case staging(StagingFile)
+            case remote(ObjectKey, ObjectVersion)
+            case zeros
+        }
+
+        package var range: ByteRange
+        package var source: Source
+    }
+
+    /// The generation this is; nil for a remote version as it is, and for the content of a removed file.
+    package var generation: GenerationID?
+    package var map: ContentMap
+    package var staging: StagingFile?
+    package var below: Below
+
+    package init(generation: GenerationID?, map: ContentMap, staging: StagingFile? = nil, below: Below = .nothing) {
+        self.generation = generation
+        self.map = map
+        self.staging = staging
+        self.below = below
+    }
+
+    /// A file without a byte.
+    package static let empty = FileContent(generation: nil, map: ContentMap(size: 0))
+
+    /// A remote version as it is.
+    package static func remote(_ key: ObjectKey, _ version: ObjectVersion) -> FileContent {
+        FileContent(
+            generation: nil,
+            map: ContentMap(size: version.size, underlayLength: version.size),
+            below: .remote(key, version)
+        )
+    }
+
+    /// The remote version that this is, unchanged; nil when there are local bytes or another length.
+    package var wholeRemote: (key: ObjectKey, version: ObjectVersion)? {
+        guard case .remote(let key, let version) = below, map.isPure(length: version.size) else { return nil }
+        return (key, version)
+    }
+
+    /// Where the bytes of `range` come from, in order; `range` lies within the file.
+    package func segments(in range: ByteRange) -> [Segment] {
+        var result: [Segment] = []
+        var position = range.lower
+        for part in map.extents.intersection(range) {
+            result += gap(ByteRange(position, part.lower))
+            if let staging { result.append(Segment(range: part, source: .staging(staging))) }
+            position = part.upper
+        }
+        return result + gap(ByteRange(position, range.upper))
+    }
+
+    private func gap(_ range: ByteRange) -> [Segment] {
+        guard !range.isEmpty else { return [] }
+        let split = min(max(range.lower, map.underlayLength), range.upper)
+        var result: [Segment] = []
+        if split > range.lower { result = under(ByteRange(range.lower, split)) }
+        if split < range.upper { result.append(Segment(range: ByteRange(split, range.upper), source: .zeros)) }
+        return result
+    }
+
+    private func under(_ range: ByteRange) -> [Segment] {
+        switch below {
+        case .nothing: [Segment(range: range, source: .zeros)]
+        case .remote(let key, let version): [Segment(range: range, source: .remote(key, version))]
+        case .content(let content): content.segments(in: range)
+        }
+    }
+}

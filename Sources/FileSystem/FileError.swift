@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+package import Database
+package import ObjectStore
+
+/// Why a file operation failed, in the file system's own terms; the FUSE border turns it into an errno.
+package enum FileError: Error, Hashable, Sendable, CustomStringConvertible {
+    case noEntry
+    case exists
+    case notDirectory
+    case isDirectory
+    case notEmpty
+    case invalidArgument
+    case nameTooLong
+    /// The name is no UTF-8, which object keys are.
+    case illegalName
+    case readOnly
+    case notPermitted
+    case notSupported
+    /// No such extended attribute.
+    case noAttribute
+    /// The caller's buffer is too small for an extended attribute.
+    case bufferTooSmall
+    /// The file is larger than anything the remote may hold.
+    case tooLarge
+    /// The handle was opened for the other direction.
+    case badHandle
+    /// The remote object changed or went away under an open file.
+    case stale
+    /// The remote does not answer, and what was asked for is not known locally.
+    case unreachable
+    /// An earlier write or sync of this file failed; the data cannot be trusted.
+    case writeFailed
+    case remote(StoreError)
+    case journal(DatabaseError)
+    case system(SystemError)
+
+    package var description: String {
+        switch self {
+        case .remote(let error): error.description
+        case .journal(let error): "local state: \(error)"
+        case .system(let error): error.description
+        case .stale: "the object changed at the remote"
+        case .unreachable: "the remote does not answer and this is not known locally"
+        case .writeFailed: "an earlier write to this file failed"
+        default: "\(self as Any)"
+        }
+    }
+}
+
+extension FileError {
+    /// What a failed request means to a file operation.
+    package init(_ error: StoreError) {
+        switch error.cause {
+        case .unreachable: self = .unreachable
+        case .preconditionFailed: self = .stale
+        default: self = .remote(error)
+        }
+    }
+
+    /// What a failed read of a known version means: the version is gone.
+    package init(reading error: StoreError) {
+        self = error.cause == .notFound ? .stale : FileError(error)
+    }
+}
+
+/// Runs `body`, turning the errors of the layers below into file errors.
+func translating<Value>(_ body: () throws -> Value) throws(FileError) -> Value {
+    do {
+        return try body()
+    } catch let error as FileError {
+        throw error
+    } catch let error as StoreError {
+        throw FileError(error)
+    } catch let error as DatabaseError {
+        throw .journal(error)
+    } catch let error as SystemError {
+        throw .system(error)
+    } catch {
+        throw .invalidArgument
+    }
+}

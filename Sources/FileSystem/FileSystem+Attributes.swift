@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import Journal
+internal import Synchronization
+
+/// Changing attributes.
+extension FileSystem {
+    /// Changes attributes, and the size when one is given; returns what stat(2) tells afterwards.
+    package func setAttributes(
+        _ number: InodeNumber,
+        _ changes: AttributeChanges,
+        size: Int64?
+    ) throws(FileError) -> InodeStatus {
+        try ensureWritable()
+        let inode = try inode(number)
+        if let size {
+            guard inode.kind == .file else { throw .isDirectory }
+            if inode.state.withLock({ $0.content.map.size }) != size { try truncate(inode, to: size) }
+        }
+        if changes != AttributeChanges() { try change(inode, changes) }
+        return status(of: inode)
+    }
+
+    private func change(_ inode: Inode, _ changes: AttributeChanges) throws(FileError) {
+        let hasRow = try namespace.shared { () throws(FileError) in
+            let isDetached = inode.state.withLock { $0.isDetached }
+            // The root has no object of its own; what is removed has none any more.
+            guard inode.number != InodeTable.rootNumber, !isDetached, let path = table.path(of: inode.number) else {
+                inode.state.withLock { $0.attributes = $0.attributes.applying(changes) }
+                return false
+            }
+            let remote = try view.state(of: path)
+            let node = try translating { try journal.setAttributes(at: path, remote: remote, changes) }
+            inode.state.withLock { state in
+                state.attributes = state.attributes.applying(changes)
+                state.noteRow(node)
+            }
+            return node != nil
+        }
+        if hasRow { onChange() }
+    }
+}
+
+extension Inode.State {
+    /// A change of attributes left the file with this row, or with none: the content it shows is the same.
+    fileprivate mutating func noteRow(_ row: JournalNode?) {
+        node = row?.id
+        guard content.wholeRemote != nil else { return }
+        content.generation = row?.generation?.id
+    }
+}

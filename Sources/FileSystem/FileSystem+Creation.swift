@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import Catalog
+internal import Journal
+internal import Platform
+internal import Synchronization
+
+/// Making files, folders and links.
+extension FileSystem {
+    /// Makes and opens a file, or opens the one that is there.
+    package func create(
+        _ parent: InodeNumber,
+        _ name: ObjectKey,
+        mode: UInt32,
+        open: OpenMode,
+        caller: Caller
+    ) throws(FileError) -> (InodeStatus, FileHandle) {
+        do throws(FileError) {
+            let inode = try makeFile(parent, name, mode, caller)
+            let handle = addHandle(inode, open)
+            return (status(of: inode), handle)
+        } catch {
+            guard case .exists = error, !open.isExclusive else { throw error }
+        }
+        let status = try lookup(parent, name)
+        do throws(FileError) {
+            return (status, try self.open(status.number, open))
+        } catch {
+            forget(status.number, count: 1)
+            throw error
+        }
+    }
+
+    /// Makes an empty file without opening it (mknod(2)).
+    package func makeFile(
+        _ parent: InodeNumber,
+        _ name: ObjectKey,
+        mode: UInt32,
+        caller: Caller
+    ) throws(FileError) -> InodeStatus {
+        let inode = try makeFile(parent, name, mode, caller)
+        try recordContent(of: inode, sealing: true)
+        return status(of: inode)
+    }
+
+    private func makeFile(
+        _ parent: InodeNumber,
+        _ name: ObjectKey,
+        _ mode: UInt32,
+        _ caller: Caller
+    ) throws(FileError) -> Inode {
+        let attributes = caller.attributes(type: FileAttributes.regularType, mode: mode, now: .now())
+        return try make(parent, name, .file, attributes) { journal, path, remote in
+            try journal.createFile(at: path, attributes: attributes, remote: remote)
+        }
+    }
+
+    package func makeDirectory(
+        _ parent: InodeNumber,
+        _ name: ObjectKey,
+        mode: UInt32,
+        caller: Caller
+    ) throws(FileError) -> InodeStatus {
+        let attributes = caller.attributes(type: FileAttributes.directoryType, mode: mode, now: .now())
+        let inode = try make(parent, name, .directory, attributes) { journal, path, remote in
+            try journal.createDirectory(at: path, attributes: attributes, remote: remote)
+        }
+        onChange()
+        return status(of: inode)
+    }
+
+    package func makeSymbolicLink(
+        _ parent: InodeNumber,
+        _ name: ObjectKey,
+        target: ObjectKey,
+        caller: Caller
+    ) throws(FileError) -> InodeStatus {
+        if target.bytes.isEmpty { throw .noEntry }
+        if target.bytes.count > 4095 { throw .nameTooLong }
+        let attributes = FileAttributes(
+            mode: FileAttributes.symbolicLinkType | 0o777,
+            uid: caller.uid,
+            gid: caller.gid,
+            modified: .now()
+        )
+        let inode = try make(parent, name, .symbolicLink, attributes) { journal, path, remote in
+            try journal.createSymbolicLink(at: path, target: target, attributes: attributes, remote: remote)
+        }
+        onChange()
+        return status(of: inode)
+    }
+
+    /// Makes the row and the inode of something new; the kernel knows the inode once afterwards.
+    private func make(
+        _ parent: InodeNumber,
+        _ name: ObjectKey,
+        _ kind: Inode.Kind,
+        _ attributes: FileAttributes,
+        _ insert: (Journal, ObjectKey, RemoteState) throws -> JournalNode
+    ) throws(FileError) -> Inode {
+        try ensureWritable()
+        let folder = try folder(parent)
+        // What is overwritten unseen would be a conflict later: know the folder first.
+        try freshen(folder)
+        return try namespace.alone { () throws(FileError) in
+            let path = try checkedNew(name, in: self.path(of: parent))
+            guard case .absent = try presence(path) else { throw .exists }
+            let remote = try view.state(of: path)
+            let node = try translating { try insert(journal, path, remote) }
+            let inode = table.insert(parent, name, kind: kind, attributes: attributes)
+            table.retain(inode.number)
+            inode.state.withLock { state in
+                state.node = node.id
+                state.target = node.target
+                state.isLocalOnly = node.isLocalOnly
+                guard let generation = node.generation else { return }
+                state.content = FileContent(generation: generation.id, map: generation.content)
+                state.isWritable = true
+                // Not sealed: the close that follows has something to record even if nothing is written.
+                state.revision = 1
+            }
+            touchFolder(folder)
+            return inode
+        }
+    }
+
+    /// Notes a change of names in a folder; the time is not stored, as it would cost a request a change.
+    func touchFolder(_ folder: Inode) {
+        let now = Timestamp.now()
+        folder.state.withLock { $0.attributes.modified = max(now, $0.attributes.modified) }
+    }
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import BlockCache
+internal import Catalog
+internal import Journal
+internal import ObjectStore
+internal import Synchronization
+
+/// Names to inodes.
+extension FileSystem {
+    /// Finds a name in a folder; the kernel knows the inode once more afterwards.
+    package func lookup(_ parent: InodeNumber, _ name: ObjectKey) throws(FileError) -> InodeStatus {
+        let inode = try find(parent, name)
+        table.retain(inode.number)
+        return status(of: inode)
+    }
+
+    package func forget(_ number: InodeNumber, count: UInt64) {
+        table.forget(number, count: count)
+    }
+
+    /// The inode under a name, asking the remote where that is needed.
+    func find(_ parent: InodeNumber, _ name: ObjectKey) throws(FileError) -> Inode {
+        if name.bytes.count > 255 { throw .nameTooLong }
+        let folder = try folder(parent)
+        let path = try path(of: parent).appending(name)
+        // A name with a row needs no listing of its folder.
+        if try translating({ try journal.node(at: path) }) == nil { try freshen(folder) }
+        // A HEAD may find a version newer than the listing's, which may change again: not for ever.
+        for _ in 0..<4 {
+            let (inode, missing) = try namespace.shared { () throws(FileError) -> (Inode?, CatalogEntry?) in
+                let path = try self.path(of: parent).appending(name)
+                let presence = try presence(path)
+                if let inode = present(presence, parent, name, path) { return (inode, nil) }
+                if case .remote(let entry, _) = presence { return (nil, entry) }
+                throw .noEntry
+            }
+            if let inode { return inode }
+            if let missing { try view.describe(missing, path) }
+        }
+        throw .stale
+    }
+
+    /// What stat(2) tells.
+    package func status(_ number: InodeNumber) throws(FileError) -> InodeStatus {
+        status(of: try inode(number))
+    }
+
+    /// The text of a symbolic link.
+    package func readLink(_ number: InodeNumber) throws(FileError) -> ObjectKey {
+        let inode = try inode(number)
+        guard inode.kind == .symbolicLink else { throw .invalidArgument }
+        let (target, content) = inode.state.withLock { ($0.target, $0.content) }
+        if let target { return target }
+        guard let (key, version) = content.wholeRemote, version.size <= 4095 else { throw .stale }
+        let text = try linkText(key, version)
+        inode.state.withLock { $0.target = text }
+        return text
+    }
+
+    /// A link's text is its object's content, as s3fs and rclone keep it.
+    private func linkText(_ key: ObjectKey, _ version: ObjectVersion) throws(FileError) -> ObjectKey {
+        var text: [UInt8] = []
+        do throws(StoreError) {
+            text = try cache.reader(of: key, version: version).bytes(ByteRange(0, version.size))
+        } catch {
+            throw FileError(reading: error)
+        }
+        if text.contains(0) { throw .stale }
+        return ObjectKey(bytes: text)
+    }
+
+    package func statistics() -> FileSystemStatistics {
+        view.statistics(directory: journal.directory)
+    }
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Journal
+internal import Platform
+internal import Synchronization
+
+/// Opening and closing files.
+extension FileSystem {
+    package func open(_ number: InodeNumber, _ mode: OpenMode) throws(FileError) -> FileHandle {
+        let inode = try inode(number)
+        guard inode.kind == .file else { throw inode.kind == .directory ? .isDirectory : .invalidArgument }
+        if mode.isWritable || mode.isTruncating { try ensureWritable() }
+        let handle = addHandle(inode, mode)
+        do throws(FileError) {
+            try load(inode)
+            if mode.isTruncating { try truncate(inode, to: 0) }
+            return handle
+        } catch {
+            removeHandle(handle)
+            throw error
+        }
+    }
+
+    func addHandle(_ inode: Inode, _ mode: OpenMode) -> FileHandle {
+        let node = inode.state.withLock { state in
+            state.handles += 1
+            if mode.isWritable { state.writers += 1 }
+            return state.node
+        }
+        if let node { openNodes.withLock { $0[node] = inode } }
+        return FileHandle(inode, isReadable: mode.isReadable, isWritable: mode.isWritable)
+    }
+
+    /// One close(2) of a handle: what it wrote is recorded, and complete when nobody else writes.
+    package func flush(_ handle: FileHandle) throws(FileError) {
+        guard handle.isWritable else { return }
+        try recordContent(of: handle.inode, sealing: false, closingWriter: true)
+    }
+
+    /// The last close of a handle. Nobody hears of an error any more, so it is logged.
+    package func release(_ handle: FileHandle) {
+        if handle.isWritable {
+            do throws(FileError) {
+                try recordContent(of: handle.inode, sealing: false, closingWriter: true)
+            } catch {
+                Log.error("mount", "a file could not be completed when it was closed: \(error)")
+            }
+        }
+        removeHandle(handle)
+    }
+
+    private func removeHandle(_ handle: FileHandle) {
+        let inode = handle.inode
+        let node = inode.state.withLock { state -> NodeID? in
+            state.handles -= 1
+            if handle.isWritable { state.writers -= 1 }
+            guard state.handles == 0 else { return nil }
+            // What is recorded can be opened again; a detached file's bytes are gone with its last handle.
+            if !state.isDetached, state.revision == state.recorded, !state.isWritable, state.content.generation != nil {
+                state.content.staging = nil
+                state.isLoaded = false
+            }
+            return state.node
+        }
+        if let node { openNodes.withLock { _ = $0.removeValue(forKey: node) } }
+    }
+
+    /// Opens the staging files of a file's content, down the chain.
+    func load(_ inode: Inode) throws(FileError) {
+        let wanted = inode.state.withLock { $0.isLoaded ? nil : $0.content.generation }
+        guard let wanted else { return }
+        guard let content = try content(of: wanted) else {
+            // Uploaded since the kernel last asked for the name: the catalog knows it now.
+            return try reload(inode)
+        }
+        inode.state.withLock { state in
+            guard !state.isLoaded, state.content.generation == wanted else { return }
+            state.content = content
+            state.isLoaded = true
+        }
+    }
+
+    /// A generation with its files open; nil when it, or one below it, is gone.
+    func content(of id: GenerationID) throws(FileError) -> FileContent? {
+        guard let generation = try translating({ try journal.generation(id) }) else { return nil }
+        var content = FileContent(generation: id, map: generation.content)
+        if !generation.content.extents.isEmpty {
+            guard let file = try? StagingFile(journal, id, creating: false) else { return nil }
+            content.staging = file
+        }
+        switch generation.underlay {
+        case .none: break
+        case .remote(let key, let version): content.below = .remote(key, version)
+        case .generation(let older):
+            guard let below = try self.content(of: older) else { return nil }
+            content.below = .content(below)
+        }
+        return content
+    }
+
+    /// Looks at journal and catalog anew for a file whose generation has gone.
+    private func reload(_ inode: Inode) throws(FileError) {
+        try namespace.shared { () throws(FileError) in
+            guard let path = table.path(of: inode.number) else { throw .stale }
+            switch try presence(path) {
+            case .absent: throw .stale
+            case .row(let node):
+                guard inode.follows(node), let id = node.generation?.id, let content = try content(of: id) else {
+                    throw .stale
+                }
+                inode.state.withLock { state in
+                    state.content = content
+                    state.isLoaded = true
+                }
+            case .remote(let entry, _):
+                // Whoever holds this inode saw our upload's content; only its outcome may stand in for it.
+                guard inode.becomes(entry, path) else { throw .stale }
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Catalog
+internal import Journal
+internal import ObjectStore
+internal import Platform
+internal import Synchronization
+
+/// What is at a path, as far as is known locally.
+enum Presence: Sendable {
+    case absent
+    /// A row of the journal says so.
+    case row(JournalNode)
+    /// The remote's state is what shall be.
+    ///
+    /// Without attributes while only a listing is known.
+    case remote(CatalogEntry, FileAttributes?)
+
+    var kind: Inode.Kind? {
+        switch self {
+        case .absent: nil
+        case .row(let node): node.inodeKind
+        case .remote(_, let attributes?): attributes.inodeKind
+        case .remote(let entry, nil): entry.kind == .directory ? .directory : .file
+        }
+    }
+}
+
+extension JournalNode {
+    var inodeKind: Inode.Kind? {
+        switch kind {
+        case .file: .file
+        case .directory: .directory
+        case .symbolicLink: .symbolicLink
+        case .tombstone: nil
+        }
+    }
+
+    /// Nothing of this folder is at the remote, so nobody needs to be asked what it holds.
+    var isLocalOnly: Bool { kind == .directory && base == .absent && !hasRemoteDirectory }
+}
+
+extension FileAttributes {
+    var inodeKind: Inode.Kind {
+        isDirectory ? .directory : isSymbolicLink ? .symbolicLink : .file
+    }
+}
+
+extension FileSystem {
+    /// What is at a path: the journal first, then the catalog.
+    func presence(_ path: ObjectKey) throws(FileError) -> Presence {
+        try translating {
+            if let node = try journal.node(at: path) { return node.isTombstone ? .absent : .row(node) }
+            if let entry = try view.entry(path), entry.kind != .absent {
+                return .remote(entry, view.attributes(of: entry))
+            }
+            return .absent
+        }
+    }
+
+    /// Brings what is known of a folder's names up to date, where the remote has a say.
+    func freshen(_ folder: Inode) throws(FileError) {
+        if folder.state.withLock({ $0.isLocalOnly }) { return }
+        try view.freshen(path(of: folder.number))
+    }
+
+    /// The inode for what is under a name, with its attributes known; nil when a HEAD is needed first.
+    func present(_ presence: Presence, _ parent: InodeNumber, _ name: ObjectKey, _ path: ObjectKey) -> Inode? {
+        switch presence {
+        case .absent: nil
+        case .row(let node): inode(for: node, parent, name)
+        case .remote(_, nil): nil
+        case .remote(let entry, let attributes?): inode(for: entry, attributes, path, parent, name)
+        }
+    }
+
+    /// The inode of a row: the one that made it, or that shows the remote version under it, or a new one.
+    func inode(for node: JournalNode, _ parent: InodeNumber, _ name: ObjectKey) -> Inode? {
+        guard let kind = node.inodeKind else { return nil }
+        if let open = openNodes.withLock({ $0[node.id] }) {
+            table.place(open, parent, name)
+            return open
+        }
+        if let known = table.child(parent, name), known.kind == kind, known.follows(node) { return known }
+        supersede(parent, name, node.path)
+        let inode = table.insert(parent, name, kind: kind, attributes: node.attributes)
+        inode.show(node)
+        return inode
+    }
+
+    /// The inode of a remote version: the one that shows it, or whose upload made it, or a new one.
+    private func inode(
+        for entry: CatalogEntry,
+        _ attributes: FileAttributes,
+        _ path: ObjectKey,
+        _ parent: InodeNumber,
+        _ name: ObjectKey
+    ) -> Inode? {
+        let kind = attributes.inodeKind
+        if let known = table.child(parent, name), known.kind == kind, known.follows(entry, attributes, path) {
+            return known
+        }
+        supersede(parent, name, path)
+        let inode = table.insert(parent, name, kind: kind, attributes: attributes)
+        inode.show(entry, attributes, path)
+        return inode
+    }
+
+    /// The name goes to another inode because the remote changed: who has the old one open may still write to it.
+    private func supersede(_ parent: InodeNumber, _ name: ObjectKey, _ path: ObjectKey) {
+        guard let old = table.child(parent, name), old.kind == .file else { return }
+        old.state.withLock { state in
+            if !state.isDetached { state.supersededAt = path }
+        }
+    }
+
+    func status(of inode: Inode) -> InodeStatus {
+        inode.state.withLock { state in
+            let size =
+                switch inode.kind {
+                case .file: state.content.map.size
+                case .symbolicLink: state.target.map { Int64($0.bytes.count) } ?? state.content.map.size
+                case .directory: Int64(0)
+                }
+            return InodeStatus(number: inode.number, attributes: state.attributes, size: size)
+        }
+    }
+}
+
+/// Keeping an inode in step with what the journal and the catalog say of its name.
+extension Inode {
+    /// Takes over a row's state when it is this inode's own; false when it is something else.
+    func follows(_ node: JournalNode) -> Bool {
+        state.withLock { state in
+            guard !state.isDetached, kind == .directory || state.isLineage(of: node) else { return false }
+            state.isLocalOnly = node.isLocalOnly
+            let isOwn = state.node == node.id
+            state.node = node.id
+            // While the file is open, or has changes not recorded, this side knows best.
+            guard state.handles == 0, state.revision == state.recorded else { return true }
+            if isOwn, state.content.generation == node.generation?.id { state.attributes = node.attributes }
+            state.show(node)
+            return true
+        }
+    }
+
+    /// Takes over a remote version when this inode shows it or made it; false when it came from elsewhere.
+    func follows(_ entry: CatalogEntry, _ attributes: FileAttributes, _ path: ObjectKey) -> Bool {
+        state.withLock { state in
+            guard !state.isDetached else { return false }
+            state.isLocalOnly = false
+            switch kind {
+            case .directory: break
+            case .symbolicLink, .file:
+                guard state.isLineage(of: entry) else { return false }
+            }
+            state.node = nil
+            // The root's own attributes live in memory only.
+            if number != InodeTable.rootNumber { state.attributes = attributes }
+            guard state.handles == 0, state.revision == state.recorded else { return true }
+            state.show(entry, attributes, path)
+            return true
+        }
+    }
+
+    func show(_ node: JournalNode) {
+        state.withLock { state in
+            state.node = node.id
+            state.show(node)
+        }
+    }
+
+    func show(_ entry: CatalogEntry, _ attributes: FileAttributes, _ path: ObjectKey) {
+        state.withLock { $0.show(entry, attributes, path) }
+    }
+
+    /// Puts the outcome of this file's own upload in the place of its local content; false when it is not that.
+    func becomes(_ entry: CatalogEntry, _ path: ObjectKey) -> Bool {
+        state.withLock { state in
+            guard !state.isDetached, entry.kind == .file, state.isLineage(of: entry) else { return false }
+            state.node = nil
+            state.show(entry, state.attributes, path)
+            return true
+        }
+    }
+}
+
+extension Inode.State {
+    fileprivate mutating func show(_ node: JournalNode) {
+        attributes = node.attributes
+        target = node.target
+        isLocalOnly = node.isLocalOnly
+        guard let generation = node.generation else { return }
+        isWritable = false
+        isLoaded = false
+        content = FileContent(generation: generation.id, map: generation.content)
+        if case .remote(let key, let version) = generation.underlay { content.below = .remote(key, version) }
+    }
+
+    fileprivate mutating func show(_ entry: CatalogEntry, _ attributes: FileAttributes, _ path: ObjectKey) {
+        self.attributes = attributes
+        target = entry.target
+        guard entry.kind == .file, let version = entry.version else { return }
+        isWritable = false
+        isLoaded = true
+        content = .remote(path, version)
+    }
+
+    fileprivate func isLineage(of node: JournalNode) -> Bool {
+        if self.node == node.id { return true }
+        if let target, node.kind == .symbolicLink { return node.target == target }
+        guard let generation = node.generation else { return false }
+        if content.generation == generation.id { return true }
+        guard case .remote(_, let version) = generation.underlay, let whole = content.wholeRemote else { return false }
+        return whole.version.isSame(as: version)
+    }
+
+    fileprivate func isLineage(of entry: CatalogEntry) -> Bool {
+        guard let version = entry.version else { return false }
+        if let generation = content.generation {
+            return entry.committedGeneration == generation.value
+        }
+        if target != nil { return target == entry.target }
+        return content.wholeRemote?.version.isSame(as: version) ?? false
+    }
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import BlockCache
+internal import Journal
+internal import ObjectStore
+internal import Platform
+internal import Synchronization
+
+/// The bytes that answer a read.
+package enum ReadBytes {
+    /// A range of an open file, complete.
+    case file(Int32, ByteRange)
+    case memory(UnsafeRawBufferPointer)
+}
+
+/// Reading bytes.
+extension FileSystem {
+    /// Calls `answer` once with the bytes of `range`, cut at the end of the file.
+    ///
+    /// Blocks until all of them are there. Never short, never zeros for what could not be fetched: it throws.
+    package func read(
+        _ handle: FileHandle,
+        _ range: ByteRange,
+        _ answer: (ReadBytes) -> Void
+    ) throws(FileError) {
+        guard handle.isReadable else { throw .badHandle }
+        do throws(FileError) {
+            try readOnce(handle, range, answer)
+        } catch {
+            // The remote object under local bytes may have gone because they have been fetched into
+            // staging meanwhile, or because our own upload took its place: look once more.
+            guard case .stale = error, try refreshed(handle.inode) else { throw error }
+            try readOnce(handle, range, answer)
+        }
+    }
+
+    private func readOnce(
+        _ handle: FileHandle,
+        _ wanted: ByteRange,
+        _ answer: (ReadBytes) -> Void
+    ) throws(FileError) {
+        let content = handle.inode.state.withLock { $0.content }
+        guard let range = wanted.intersection(ByteRange(0, content.map.size)) else {
+            return answer(.memory(UnsafeRawBufferPointer(start: nil, count: 0)))
+        }
+        let segments = content.segments(in: range)
+        guard segments.count == 1, let only = segments.first else {
+            return try readAssembled(handle, range, segments, answer)
+        }
+        switch only.source {
+        case .staging(let file): answer(.file(file.descriptor.raw, range))
+        case .zeros: try readAssembled(handle, range, segments, answer)
+        case .remote(let key, let version):
+            let reader = handle.reader(of: key, version: version, in: cache)
+            do throws(StoreError) {
+                try reader.read(range) { bytes in
+                    switch bytes {
+                    case .file(let descriptor): answer(.file(descriptor, range))
+                    case .memory(let buffer): answer(.memory(buffer))
+                    }
+                }
+            } catch {
+                throw FileError(reading: error)
+            }
+        }
+    }
+
+    /// Puts a read together from several places.
+    private func readAssembled(
+        _ handle: FileHandle,
+        _ range: ByteRange,
+        _ segments: [FileContent.Segment],
+        _ answer: (ReadBytes) -> Void
+    ) throws(FileError) {
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: Int(range.count), alignment: 4096)
+        defer { buffer.deallocate() }
+        for segment in segments {
+            let lower = Int(segment.range.lower - range.lower)
+            let part = UnsafeMutableRawBufferPointer(rebasing: buffer[lower..<lower + Int(segment.range.count)])
+            switch segment.source {
+            case .zeros: part.initializeMemory(as: UInt8.self, repeating: 0)
+            case .staging(let file): try fill(part, from: file.descriptor.raw, at: segment.range.lower)
+            case .remote(let key, let version):
+                let reader = handle.reader(of: key, version: version, in: cache)
+                try fill(part, from: reader, segment.range)
+            }
+        }
+        answer(.memory(UnsafeRawBufferPointer(buffer)))
+    }
+
+    private func fill(
+        _ buffer: UnsafeMutableRawBufferPointer,
+        from reader: CacheReader,
+        _ range: ByteRange
+    ) throws(FileError) {
+        var failure: FileError?
+        do throws(StoreError) {
+            try reader.read(range) { bytes in
+                switch bytes {
+                case .memory(let source): buffer.copyMemory(from: source)
+                case .file(let descriptor):
+                    do throws(FileError) {
+                        try fill(buffer, from: descriptor, at: range.lower)
+                    } catch {
+                        failure = error
+                    }
+                }
+            }
+        } catch {
+            throw FileError(reading: error)
+        }
+        if let failure { throw failure }
+    }
+
+    private func fill(
+        _ buffer: UnsafeMutableRawBufferPointer,
+        from descriptor: Int32,
+        at offset: Int64
+    ) throws(FileError) {
+        let count: Int
+        do throws(SystemError) {
+            count = try readAll(descriptor, into: buffer, at: offset)
+        } catch {
+            throw .system(error)
+        }
+        // A staging or cache file that is shorter than its record has been damaged from outside.
+        guard count == buffer.count else { throw .writeFailed }
+    }
+
+    /// Reads the journal's record of an unchanged local content anew; true when a read may be tried again.
+    private func refreshed(_ inode: Inode) throws(FileError) -> Bool {
+        let id = inode.state.withLock { state in
+            state.revision == state.recorded && !state.isDetached ? state.content.generation : nil
+        }
+        guard let id else { return false }
+        if let content = try content(of: id) {
+            return inode.state.withLock { state in
+                guard state.content.generation == id, state.revision == state.recorded else { return false }
+                let wasWritable = state.isWritable
+                state.content = content
+                state.isWritable = wasWritable && content.staging != nil
+                return true
+            }
+        }
+        guard let path = table.path(of: inode.number), case .remote(let entry, _) = try presence(path)
+        else { return false }
+        return inode.becomes(entry, path)
+    }
+}

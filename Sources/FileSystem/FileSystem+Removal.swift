@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import Catalog
+internal import Journal
+internal import Synchronization
+
+/// Removing names.
+extension FileSystem {
+    package func unlink(_ parent: InodeNumber, _ name: ObjectKey) throws(FileError) {
+        try ensureWritable()
+        let folder = try folder(parent)
+        try namespace.alone { () throws(FileError) in
+            let path = try path(of: parent).appending(name)
+            guard let kind = try presence(path).kind else { throw .noEntry }
+            guard kind != .directory else { throw .isDirectory }
+            let remote = try view.state(of: path)
+            try keepFolder(path.parent)
+            try translating { try journal.remove(at: path, remote: remote) }
+            if let inode = table.remove(parent, name) { detach(inode) }
+            touchFolder(folder)
+        }
+        onChange()
+    }
+
+    package func removeDirectory(_ parent: InodeNumber, _ name: ObjectKey) throws(FileError) {
+        try ensureWritable()
+        let folder = try folder(parent)
+        let inode = try find(parent, name)
+        guard inode.kind == .directory else { throw .notDirectory }
+        // Whether it is empty is for the remote to say, not for a listing of long ago.
+        try freshen(inode)
+        try namespace.alone { () throws(FileError) in
+            let path = try path(of: parent).appending(name)
+            guard let kind = try presence(path).kind else { throw .noEntry }
+            guard kind == .directory else { throw .notDirectory }
+            guard try !hasLiveChildren(path) else { throw .notEmpty }
+            let remote = try view.state(of: path)
+            try keepFolder(path.parent)
+            try translating { try journal.remove(at: path, remote: remote) }
+            if let inode = table.remove(parent, name) { detach(inode) }
+            touchFolder(folder)
+        }
+        onChange()
+    }
+
+    /// Takes an inode off its name: it lives on, for itself, while it is open.
+    func detach(_ inode: Inode) {
+        let node = inode.state.withLock { state -> NodeID? in
+            state.isDetached = true
+            state.supersededAt = nil
+            defer { state.node = nil }
+            return state.node
+        }
+        if let node { openNodes.withLock { _ = $0.removeValue(forKey: node) } }
+    }
+
+    /// Gives a folder that the remote only implies a row of its own before a name leaves it: else it would
+    /// vanish with its last one.
+    func keepFolder(_ path: ObjectKey) throws(FileError) {
+        guard !path.isRoot else { return }
+        try translating {
+            guard try journal.node(at: path) == nil, let entry = try view.entry(path) else { return }
+            guard entry.kind == .directory, entry.hasMarker != true, try view.mayBecomeEmpty(path) else { return }
+            let remote = try view.state(of: path)
+            guard case .directory(_, let attributes) = remote else { return }
+            _ = try journal.createDirectory(at: path, attributes: attributes, remote: remote)
+        }
+    }
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import Catalog
+internal import Journal
+internal import Synchronization
+
+/// Moving names.
+extension FileSystem {
+    private static let noReplace: UInt32 = 1
+    private static let exchange: UInt32 = 2
+
+    /// Moves what stands under one name to another (renameat2(2)).
+    package func rename(
+        _ parent: InodeNumber,
+        _ name: ObjectKey,
+        to newParent: InodeNumber,
+        _ newName: ObjectKey,
+        flags: UInt32
+    ) throws(FileError) {
+        try ensureWritable()
+        guard flags & ~(Self.noReplace | Self.exchange) == 0 else { throw .invalidArgument }
+        let source = try find(parent, name)
+        try freshen(folder(newParent))
+        if flags & Self.exchange != 0 {
+            try exchangeNames(parent, name, newParent, newName)
+        } else {
+            let move = Move(parent, name, newParent, newName, mayReplace: flags & Self.noReplace == 0)
+            try source.kind == .directory ? moveFolder(source, move) : moveFile(move)
+        }
+        onChange()
+    }
+
+    private struct Move {
+        let parent: InodeNumber
+        let name: ObjectKey
+        let newParent: InodeNumber
+        let newName: ObjectKey
+        let mayReplace: Bool
+
+        init(
+            _ parent: InodeNumber,
+            _ name: ObjectKey,
+            _ newParent: InodeNumber,
+            _ newName: ObjectKey,
+            mayReplace: Bool
+        ) {
+            self.parent = parent
+            self.name = name
+            self.newParent = newParent
+            self.newName = newName
+            self.mayReplace = mayReplace
+        }
+    }
+
+    private func moveFile(_ move: Move) throws(FileError) {
+        try namespace.alone { () throws(FileError) in
+            let (old, new) = try paths(move)
+            guard let kind = try presence(old).kind else { throw .noEntry }
+            guard kind != .directory else { throw .isDirectory }
+            if let target = try presence(new).kind {
+                guard move.mayReplace else { throw .exists }
+                guard target != .directory else { throw .isDirectory }
+            }
+            if old == new { return }
+            let (oldRemote, newRemote) = (try view.state(of: old), try view.state(of: new))
+            try keepFolder(old.parent)
+            let node = try translating {
+                try journal.rename(from: old, to: new, sourceRemote: oldRemote, targetRemote: newRemote)
+            }
+            let (moved, replaced) = table.move(move.parent, move.name, to: move.newParent, move.newName)
+            if let replaced { detach(replaced) }
+            moved?.wasMoved(node, to: new)
+            try touchFolders(move)
+        }
+    }
+
+    private func moveFolder(_ source: Inode, _ move: Move) throws(FileError) {
+        if let target = try? find(move.newParent, move.newName), target.kind == .directory { try freshen(target) }
+        // Everything below moves with it, so everything below must be known.
+        let oldPath = try path(of: source.number)
+        let isLocalOnly = source.state.withLock { $0.isLocalOnly }
+        let entries = isLocalOnly ? [] : try view.subtree(oldPath)
+        try namespace.alone { () throws(FileError) in
+            let (old, new) = try paths(move)
+            guard old == oldPath, case .directory = try presence(old).kind else { throw .noEntry }
+            guard !new.isInside(old) || new == old else { throw .invalidArgument }
+            if old == new { return }
+            if let target = try presence(new).kind {
+                guard move.mayReplace else { throw .exists }
+                guard target == .directory else { throw .notDirectory }
+                guard try !hasLiveChildren(new) else { throw .notEmpty }
+            }
+            let (oldRemote, newRemote) = (try view.state(of: old), try view.state(of: new))
+            try keepFolder(old.parent)
+            try translating {
+                try journal.renameDirectory(
+                    from: old,
+                    to: new,
+                    sourceRemote: oldRemote,
+                    targetRemote: newRemote,
+                    entries: entries
+                )
+            }
+            let (moved, replaced) = table.move(move.parent, move.name, to: move.newParent, move.newName)
+            if let replaced { detach(replaced) }
+            let node = try translating { try journal.node(at: new) }
+            moved?.state.withLock { state in
+                state.node = node?.id
+                state.isLocalOnly = node?.isLocalOnly ?? false
+            }
+            try touchFolders(move)
+        }
+    }
+
+    private func exchangeNames(
+        _ parent: InodeNumber,
+        _ name: ObjectKey,
+        _ newParent: InodeNumber,
+        _ newName: ObjectKey
+    ) throws(FileError) {
+        _ = try find(newParent, newName)
+        try namespace.alone { () throws(FileError) in
+            let first = try path(of: parent).appending(name)
+            let second = try path(of: newParent).appending(newName)
+            guard let one = try presence(first).kind, let two = try presence(second).kind else { throw .noEntry }
+            guard one != .directory, two != .directory else { throw .invalidArgument }
+            if first == second { return }
+            let (firstRemote, secondRemote) = (try view.state(of: first), try view.state(of: second))
+            try translating {
+                try journal.exchange(first, second, firstRemote: firstRemote, secondRemote: secondRemote)
+            }
+            let (here, there) = (table.child(parent, name), table.child(newParent, newName))
+            if let here { table.place(here, newParent, newName) }
+            if let there { table.place(there, parent, name) }
+            try here?.wasMoved(translating { try journal.node(at: second) }, to: second)
+            try there?.wasMoved(translating { try journal.node(at: first) }, to: first)
+        }
+    }
+
+    private func paths(_ move: Move) throws(FileError) -> (ObjectKey, ObjectKey) {
+        let old = try path(of: move.parent).appending(move.name)
+        return (old, try checkedNew(move.newName, in: path(of: move.newParent)))
+    }
+
+    private func touchFolders(_ move: Move) throws(FileError) {
+        try touchFolder(folder(move.parent))
+        try touchFolder(folder(move.newParent))
+    }
+}
+
+extension Inode {
+    /// The row of this file is `node` now; nil: it is as at the remote again.
+    fileprivate func wasMoved(_ node: JournalNode?, to path: ObjectKey) {
+        state.withLock { state in
+            state.node = node?.id
+            if let node {
+                // A clean file got a row over its remote version: the content it shows is the same.
+                if state.content.generation == nil { state.content.generation = node.generation?.id }
+            } else if let whole = state.content.wholeRemote {
+                state.content = .remote(path, whole.version)
+                state.isLoaded = true
+                state.isWritable = false
+            }
+        }
+    }
+}

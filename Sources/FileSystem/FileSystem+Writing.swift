@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import CShims
+internal import Catalog
+internal import Glibc
+internal import Journal
+internal import Platform
+internal import Synchronization
+
+/// Changing bytes.
+extension FileSystem {
+    /// The most that any object may hold: 5 TiB, S3's bound.
+    static let maximumSize: Int64 = 5 << 40
+
+    /// Writes at an offset: `copy` puts the bytes of `range` into the file whose descriptor it gets and returns how
+    /// many it wrote, or a negative errno.
+    package func write(
+        _ handle: FileHandle,
+        _ range: ByteRange,
+        _ copy: (Int32) -> Int
+    ) throws(FileError) -> Int {
+        guard handle.isWritable else { throw .badHandle }
+        guard range.upper <= Self.maximumSize else { throw .tooLarge }
+        let inode = handle.inode
+        let staging = try beginWrite(inode)
+        let count = copy(staging.descriptor.raw)
+        inode.state.withLock { state in
+            state.activeWrites -= 1
+            guard count > 0 else { return }
+            state.content.map.write(ByteRange(offset: range.lower, count: Int64(count)))
+            state.revision += 1
+            state.attributes.modified = .now()
+        }
+        if count < 0 { throw .system(SystemError.make(Int32(-count), "write")) }
+        return count
+    }
+
+    /// Makes room up to the end of a range: the file grows, and the disk holds the space.
+    package func allocate(_ handle: FileHandle, _ range: ByteRange) throws(FileError) {
+        guard handle.isWritable else { throw .badHandle }
+        guard range.upper <= Self.maximumSize else { throw .tooLarge }
+        let staging = try beginWrite(handle.inode)
+        let result = moorage_fallocate(staging.descriptor.raw, 0, range.lower, range.count)
+        let code = errno
+        handle.inode.state.withLock { state in
+            state.activeWrites -= 1
+            guard result == 0, range.upper > state.content.map.size else { return }
+            state.content.map.truncate(to: range.upper)
+            state.revision += 1
+            state.attributes.modified = .now()
+        }
+        if result != 0 { throw .system(SystemError.make(code, "fallocate")) }
+    }
+
+    /// Cuts or extends a file; recorded at once when nobody has it open for writing.
+    func truncate(_ inode: Inode, to size: Int64) throws(FileError) {
+        guard size <= Self.maximumSize else { throw .tooLarge }
+        try load(inode)
+        let staging = try beginWrite(inode)
+        do throws(SystemError) {
+            try staging.descriptor.truncate(to: size)
+        } catch {
+            inode.state.withLock { $0.activeWrites -= 1 }
+            throw .system(error)
+        }
+        let isOpen = inode.state.withLock { state in
+            state.activeWrites -= 1
+            state.content.map.truncate(to: size)
+            state.revision += 1
+            state.attributes.modified = .now()
+            return state.writers > 0
+        }
+        if !isOpen { try recordContent(of: inode, sealing: true) }
+    }
+
+    /// Makes a file's content writable and counts a write; the caller counts it off.
+    private func beginWrite(_ inode: Inode) throws(FileError) -> StagingFile {
+        for _ in 0..<8 {
+            let ready = inode.state.withLock { state -> StagingFile? in
+                guard state.isWritable, let staging = state.content.staging else { return nil }
+                state.activeWrites += 1
+                return staging
+            }
+            if let ready { return ready }
+            try load(inode)
+            try makeWritable(inode)
+        }
+        throw .stale
+    }
+
+    private func makeWritable(_ inode: Inode) throws(FileError) {
+        try namespace.shared { () throws(FileError) in
+            try inode.commit.withLock { _ throws(FileError) in
+                let state = inode.state.withLock { $0 }
+                if state.isWritable, state.content.staging != nil { return }
+                if state.isDetached { return try makeAnonymous(inode) }
+                if state.isWritable, let id = state.content.generation { return try openStaging(inode, id) }
+                let node = try beginGeneration(inode, state)
+                guard let generation = node.generation else { throw .stale }
+                try adopt(generation, of: node, for: inode, replacing: state.content)
+            }
+        }
+    }
+
+    /// The row of a file that is to be changed, with an unsealed generation.
+    private func beginGeneration(_ inode: Inode, _ state: Inode.State) throws(FileError) -> JournalNode {
+        if let node = state.node, let row = try translating({ try journal.node(node) }) {
+            let remote = try view.state(of: row.path)
+            return try translating { try journal.beginWriting(at: row.path, remote: remote) }
+        }
+        guard let path = table.path(of: inode.number) ?? state.supersededAt else { throw .stale }
+        let remote = try baseState(of: inode, state, at: path)
+        if let row = try translating({ try journal.node(at: path) }), state.supersededAt != nil || row.isTombstone {
+            // Something else was made here since: there is no name for this content.
+            throw .stale
+        }
+        let node = try translating { try journal.beginWriting(at: path, remote: remote) }
+        if state.supersededAt != nil, let parent = table.inode(at: path.parent) {
+            table.place(inode, parent.number, path.name)
+            inode.state.withLock { $0.supersededAt = nil }
+        }
+        return node
+    }
+
+    /// The remote version that a change of this file starts from: the one its readers see, not the newest.
+    private func baseState(
+        of inode: Inode,
+        _ state: Inode.State,
+        at path: ObjectKey
+    ) throws(FileError) -> RemoteState {
+        if state.content.generation == nil, let whole = state.content.wholeRemote {
+            return .file(whole.version, state.attributes)
+        }
+        // Our own upload took its place since it was last looked at.
+        let entry = try translating { try view.entry(path) }
+        guard let entry, let version = entry.version, entry.committedGeneration == state.content.generation?.value
+        else {
+            throw .stale
+        }
+        return .file(version, state.attributes)
+    }
+
+    /// Puts an unsealed generation on top of what the file showed.
+    private func adopt(
+        _ generation: Generation,
+        of node: JournalNode,
+        for inode: Inode,
+        replacing old: FileContent
+    ) throws(FileError) {
+        var content = FileContent(generation: generation.id, map: generation.content)
+        switch generation.underlay {
+        case .none: break
+        case .remote(let key, let version): content.below = .remote(key, version)
+        case .generation(let id):
+            if id == old.generation {
+                content.below = .content(old)
+            } else if let below = try self.content(of: id) {
+                content.below = .content(below)
+            } else {
+                throw .stale
+            }
+        }
+        content.staging = try translating { try StagingFile(journal, generation.id, creating: true) }
+        inode.state.withLock { state in
+            state.node = node.id
+            state.content = content
+            state.isLoaded = true
+            state.isWritable = true
+            state.failure = nil
+        }
+        let isOpen = inode.state.withLock { $0.handles > 0 }
+        if isOpen { openNodes.withLock { $0[node.id] = inode } }
+    }
+
+    private func openStaging(_ inode: Inode, _ id: GenerationID) throws(FileError) {
+        let file = try translating { try StagingFile(journal, id, creating: true) }
+        inode.state.withLock { state in
+            if state.content.generation == id { state.content.staging = file }
+        }
+    }
+
+    /// A removed file goes on for those who have it open, in a file without a name.
+    private func makeAnonymous(_ inode: Inode) throws(FileError) {
+        let staging = try translating { try StagingFile(withoutName: journal) }
+        inode.state.withLock { state in
+            if state.isWritable, state.content.map.extents.isEmpty, state.content.staging == nil {
+                state.content.staging = staging
+                return
+            }
+            let size = state.content.map.size
+            state.content = FileContent(
+                generation: nil,
+                map: ContentMap(size: size, underlayLength: size),
+                staging: staging,
+                below: .content(state.content)
+            )
+            state.isLoaded = true
+            state.isWritable = true
+        }
+    }
+}

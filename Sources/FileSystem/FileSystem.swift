@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+package import BlockCache
+package import Catalog
+package import Journal
+internal import Platform
+internal import Synchronization
+
+/// A volume as a tree of files: what the journal wants, over what the catalog knows of the remote.
+///
+/// Operations are called on many threads at once and may block. Locks, in order:
+/// `namespace` (shared by what relies on names, alone by what changes them), an
+/// inode's `commit`, an inode's `state`, the inode table, the journal's and the
+/// catalog's own. No lock is held across the network, a reply or a copy of data.
+package final class FileSystem: Sendable {
+    package let options: FileSystemOptions
+    let journal: Journal
+    let cache: BlockCache
+    let view: RemoteView
+    let table: InodeTable
+    let namespace = ReadWriteLock()
+    /// The inode of each row whose file is open: a row that moves must keep its inode.
+    let openNodes = Lock<[NodeID: Inode]>([:])
+    let committer: GroupCommitter
+    /// Called after each change that the flusher should look at; must not block.
+    let onChange: @Sendable () -> Void
+    /// What the flusher says about a path's upload, for the extended attributes.
+    let uploadState: @Sendable (ObjectKey) -> UploadState?
+
+    package init(
+        options: FileSystemOptions,
+        remote: Remote,
+        journal: Journal,
+        catalog: Catalog,
+        cache: BlockCache,
+        onChange: @escaping @Sendable () -> Void,
+        uploadState: @escaping @Sendable (ObjectKey) -> UploadState? = { _ in nil }
+    ) {
+        self.options = options
+        self.journal = journal
+        self.cache = cache
+        self.onChange = onChange
+        self.uploadState = uploadState
+        view = RemoteView(remote: remote, catalog: catalog, options: options)
+        table = InodeTable(
+            root: FileAttributes(
+                mode: FileAttributes.directoryType | 0o777 & ~options.umask,
+                uid: options.uid,
+                gid: options.gid,
+                modified: .now()
+            )
+        )
+        committer = GroupCommitter(journal: journal)
+    }
+
+    /// Records and seals everything that is still open, and makes it durable. The last call.
+    package func shutDown() {
+        for inode in table.all where inode.kind == .file {
+            do throws(FileError) {
+                try recordContent(of: inode, sealing: true)
+            } catch {
+                Log.error("mount", "a file could not be completed at the end of the mount: \(error)")
+            }
+        }
+        committer.stop()
+        view.stop()
+    }
+
+    /// Starts the threads that sync and prefetch.
+    package func start() throws(FileError) {
+        try translating {
+            try committer.start()
+            try view.start()
+        }
+    }
+
+    /// Trims the cache; to be called every few seconds.
+    package func maintain() {
+        cache.maintain()
+    }
+
+    // MARK: What every operation needs
+
+    func inode(_ number: InodeNumber) throws(FileError) -> Inode {
+        guard let inode = table[number] else { throw .stale }
+        return inode
+    }
+
+    func path(of number: InodeNumber) throws(FileError) -> ObjectKey {
+        guard let path = table.path(of: number) else { throw .noEntry }
+        return path
+    }
+
+    /// A folder's inode by number; fails for anything else.
+    func folder(_ number: InodeNumber) throws(FileError) -> Inode {
+        let inode = try inode(number)
+        guard inode.kind == .directory else { throw .notDirectory }
+        return inode
+    }
+
+    func ensureWritable() throws(FileError) {
+        if options.isReadOnly { throw .readOnly }
+    }
+
+    /// Refuses names that no folder of the remote can hold.
+    func checked(_ name: ObjectKey) throws(FileError) {
+        if name.bytes.count > 255 { throw .nameTooLong }
+        if name.bytes.isEmpty || name.bytes.contains(UInt8(ascii: "/")) { throw .invalidArgument }
+        if name.validated == nil { throw .illegalName }
+    }
+
+    /// Refuses paths longer than a key may be, marker included.
+    func checkedNew(_ name: ObjectKey, in folder: ObjectKey) throws(FileError) -> ObjectKey {
+        try checked(name)
+        let path = folder.appending(name)
+        if path.bytes.count > 1_023 { throw .nameTooLong }
+        return path
+    }
+}
+
+/// The process that asks for an operation.
+package struct Caller: Hashable, Sendable {
+    package var uid: UInt32
+    package var gid: UInt32
+    package var umask: UInt32
+
+    package init(uid: UInt32, gid: UInt32, umask: UInt32) {
+        self.uid = uid
+        self.gid = gid
+        self.umask = umask
+    }
+
+    /// The attributes of something this process makes.
+    func attributes(type: UInt32, mode: UInt32, now: Timestamp) -> FileAttributes {
+        FileAttributes(mode: type | mode & 0o7777 & ~umask, uid: uid, gid: gid, modified: now)
+    }
+}
+
+/// What stat(2) tells of an inode.
+package struct InodeStatus: Hashable, Sendable {
+    package var number: InodeNumber
+    package var attributes: FileAttributes
+    /// In bytes.
+    package var size: Int64
+}
+
+/// The room there is: a bucket has no bounds, so it is what the local disk can still stage.
+package struct FileSystemStatistics: Hashable, Sendable {
+    package var totalBytes: Int64
+    package var freeBytes: Int64
+}
+
+/// How a file is opened.
+package struct OpenMode: Hashable, Sendable {
+    package var isReadable: Bool
+    package var isWritable: Bool
+    package var isTruncating: Bool
+    package var isExclusive: Bool
+
+    package init(isReadable: Bool, isWritable: Bool, isTruncating: Bool = false, isExclusive: Bool = false) {
+        self.isReadable = isReadable
+        self.isWritable = isWritable
+        self.isTruncating = isTruncating
+        self.isExclusive = isExclusive
+    }
+}
+
+/// What the flusher says about the upload of a path.
+package struct UploadState: Hashable, Sendable {
+    /// As in `uploads list`: queued, waiting, uploading, paused, attention, conflict.
+    package var state: String
+    /// 0 to 1.
+    package var progress: Double
+    /// The reasons it waits, separated by commas.
+    package var waiting: String
+
+    package init(state: String, progress: Double, waiting: String) {
+        self.state = state
+        self.progress = progress
+        self.waiting = waiting
+    }
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+/// How a volume is presented.
+package struct FileSystemOptions: Hashable, Sendable {
+    package var isReadOnly: Bool
+    /// The owner of objects that say nothing of one.
+    package var uid: UInt32
+    package var gid: UInt32
+    /// Permission bits taken away from objects that say nothing of theirs.
+    package var umask: UInt32
+    /// How long a listing of a folder is believed, in seconds.
+    package var metadataAge: Double
+    /// How long the kernel may keep names and attributes, in seconds.
+    package var kernelAge: Double
+
+    package init(
+        isReadOnly: Bool = false,
+        uid: UInt32,
+        gid: UInt32,
+        umask: UInt32 = 0o022,
+        metadataAge: Double = 10,
+        kernelAge: Double = 1
+    ) {
+        self.isReadOnly = isReadOnly
+        self.uid = uid
+        self.gid = gid
+        self.umask = umask
+        self.metadataAge = metadataAge
+        self.kernelAge = kernelAge
+    }
+}

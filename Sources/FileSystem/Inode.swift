@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Journal
+internal import Platform
+internal import Synchronization
+
+/// A file, folder or symbolic link as the kernel knows it: a lineage of content, not a name.
+///
+/// What this mount writes, and its upload, keep the inode. A version that came
+/// from elsewhere gets a new inode, so the kernel's pages of the old one are
+/// never mixed with the new one's. Lock order: `commit` before `state`.
+final class Inode: Sendable {
+    enum Kind: Sendable {
+        case file
+        case directory
+        case symbolicLink
+    }
+
+    struct State: Sendable {
+        var attributes: FileAttributes
+        /// The row that holds the desired state; nil while nothing differs from the remote.
+        var node: NodeID?
+        /// What a file's reads show.
+        var content: FileContent
+        /// The text of a symbolic link, once known.
+        var target: ObjectKey?
+        /// A folder of which the remote has nothing: no listing needs to be asked for.
+        var isLocalOnly = false
+        /// Its name was removed or given to another; it lives while it is open.
+        var isDetached = false
+
+        /// A remote change took its name: (folder, name), so that a write can still become a conflict copy there.
+        var supersededAt: ObjectKey?
+
+        /// `content` has its staging files open and its whole chain below; false: it must be loaded before use.
+        var isLoaded = true
+        /// The top of `content` is an unsealed generation of ours.
+        var isWritable = false
+        /// Counts changes of content and time; what is above `recorded` is not in the journal yet.
+        var revision: Int64 = 0
+        var recorded: Int64 = 0
+        /// Open handles, those for writing among them, and writes under way.
+        var handles = 0
+        var writers = 0
+        var activeWrites = 0
+        /// Why a sync of the present generation failed; it stays failed.
+        var failure: FileError?
+    }
+
+    let number: InodeNumber
+    let kind: Kind
+    let state: Lock<State>
+    /// Held across journal commits of this file's content, so that they happen in order.
+    let commit = Lock(())
+
+    init(number: InodeNumber, kind: Kind, attributes: FileAttributes, content: FileContent = .empty) {
+        self.number = number
+        self.kind = kind
+        state = Lock(State(attributes: attributes, content: content))
+    }
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Platform
+internal import Synchronization
+
+/// Names an inode to the kernel. Never reused while the mount lives; 1 is the root.
+package typealias InodeNumber = UInt64
+
+/// Which inodes the kernel knows, and under which name each stands.
+///
+/// A path is computed from the names, so renaming a folder moves everything in
+/// it at once. Lock order: the file system's namespace lock, then an inode's
+/// state, then this table; nothing is called with the table locked.
+final class InodeTable: Sendable {
+    private struct Place: Hashable {
+        var parent: InodeNumber
+        var name: ObjectKey
+    }
+
+    private struct Record {
+        let inode: Inode
+        /// nil for the root and for what was removed or replaced.
+        var place: Place?
+        /// How often the kernel was told of it and has not forgotten yet.
+        var lookups: UInt64
+        /// Records below it, whose paths need it.
+        var children = 0
+    }
+
+    private struct State {
+        var next: InodeNumber = 2
+        var records: [InodeNumber: Record] = [:]
+        var places: [Place: InodeNumber] = [:]
+    }
+
+    static let rootNumber: InodeNumber = 1
+    private let state: Lock<State>
+
+    init(root: FileAttributes) {
+        let inode = Inode(number: Self.rootNumber, kind: .directory, attributes: root)
+        state = Lock(State(records: [Self.rootNumber: Record(inode: inode, place: nil, lookups: 1)]))
+    }
+
+    subscript(_ number: InodeNumber) -> Inode? {
+        state.withLock { $0.records[number]?.inode }
+    }
+
+    /// The path of an inode; nil when it, or a folder above it, has been removed.
+    func path(of number: InodeNumber) -> ObjectKey? {
+        state.withLock { Self.path(of: number, $0) }
+    }
+
+    /// The inode under a name.
+    func child(_ parent: InodeNumber, _ name: ObjectKey) -> Inode? {
+        state.withLock { state in
+            state.places[Place(parent: parent, name: name)].flatMap { state.records[$0]?.inode }
+        }
+    }
+
+    /// The inode at a path, where the kernel knows all names on the way.
+    func inode(at path: ObjectKey) -> Inode? {
+        state.withLock { state in
+            var number = Self.rootNumber
+            for part in path.bytes.split(separator: UInt8(ascii: "/")) {
+                guard let next = state.places[Place(parent: number, name: ObjectKey(bytes: Array(part)))] else {
+                    return nil
+                }
+                number = next
+            }
+            return state.records[number]?.inode
+        }
+    }
+
+    /// Puts a new inode under a name, replacing what stood there.
+    func insert(
+        _ parent: InodeNumber,
+        _ name: ObjectKey,
+        kind: Inode.Kind,
+        attributes: FileAttributes
+    ) -> Inode {
+        state.withLock { state in
+            let place = Place(parent: parent, name: name)
+            Self.displace(place, &state)
+            let inode = Inode(number: state.next, kind: kind, attributes: attributes)
+            state.next += 1
+            state.records[inode.number] = Record(inode: inode, place: place, lookups: 0)
+            state.places[place] = inode.number
+            state.records[parent]?.children += 1
+            return inode
+        }
+    }
+
+    /// Puts an inode under a name, wherever it stood before, replacing what stood there.
+    func place(_ inode: Inode, _ parent: InodeNumber, _ name: ObjectKey) {
+        state.withLock { state in
+            let place = Place(parent: parent, name: name)
+            guard let record = state.records[inode.number], record.place != place else { return }
+            Self.displace(place, &state)
+            if let old = record.place {
+                state.places[old] = nil
+                state.records[old.parent]?.children -= 1
+            }
+            state.places[place] = inode.number
+            state.records[inode.number]?.place = place
+            state.records[parent]?.children += 1
+        }
+    }
+
+    /// Counts that the kernel was told of the inode once more.
+    func retain(_ number: InodeNumber) {
+        state.withLock { $0.records[number]?.lookups += 1 }
+    }
+
+    /// The kernel forgot the inode `count` times.
+    func forget(_ number: InodeNumber, count: UInt64) {
+        state.withLock { state in
+            guard let record = state.records[number] else { return }
+            state.records[number]?.lookups = record.lookups > count ? record.lookups - count : 0
+            Self.collect(number, &state)
+        }
+    }
+
+    /// Takes the name from the inode that stands there; it lives on while it is open.
+    func remove(_ parent: InodeNumber, _ name: ObjectKey) -> Inode? {
+        state.withLock { state in
+            let place = Place(parent: parent, name: name)
+            guard let number = state.places[place] else { return nil }
+            let inode = state.records[number]?.inode
+            Self.displace(place, &state)
+            return inode
+        }
+    }
+
+    /// Moves what stands under one name to another, replacing what stood there. Returns (moved, replaced).
+    func move(
+        _ parent: InodeNumber,
+        _ name: ObjectKey,
+        to newParent: InodeNumber,
+        _ newName: ObjectKey
+    ) -> (moved: Inode?, replaced: Inode?) {
+        state.withLock { state in
+            let old = Place(parent: parent, name: name)
+            let new = Place(parent: newParent, name: newName)
+            let replaced = state.places[new].flatMap { state.records[$0]?.inode }
+            Self.displace(new, &state)
+            guard let number = state.places.removeValue(forKey: old) else { return (nil, replaced) }
+            state.places[new] = number
+            state.records[number]?.place = new
+            state.records[newParent]?.children += 1
+            state.records[parent]?.children -= 1
+            Self.collect(parent, &state)
+            return (state.records[number]?.inode, replaced)
+        }
+    }
+
+    /// All inodes, for sealing at the end.
+    var all: [Inode] { state.withLock { $0.records.values.map { $0.inode } } }
+
+    private static func displace(_ place: Place, _ state: inout State) {
+        guard let number = state.places.removeValue(forKey: place) else { return }
+        state.records[number]?.place = nil
+        state.records[place.parent]?.children -= 1
+        collect(number, &state)
+        collect(place.parent, &state)
+    }
+
+    /// Drops a record that neither the kernel nor a child's path needs, and then its parents.
+    private static func collect(_ first: InodeNumber, _ state: inout State) {
+        var number = first
+        while number != rootNumber, let record = state.records[number], record.lookups == 0, record.children <= 0 {
+            state.records[number] = nil
+            guard let place = record.place else { return }
+            state.places[place] = nil
+            state.records[place.parent]?.children -= 1
+            number = place.parent
+        }
+    }
+
+    private static func path(of number: InodeNumber, _ state: State) -> ObjectKey? {
+        var parts: [ObjectKey] = []
+        var current = number
+        while current != rootNumber {
+            guard let place = state.records[current]?.place else { return nil }
+            parts.append(place.name)
+            current = place.parent
+        }
+        return ObjectKey(bytes: Array(parts.reversed().map { $0.bytes }.joined(separator: [UInt8(ascii: "/")])))
+    }
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Platform
+
+/// When each folder was listed last, and which are being listed now.
+final class Listings: Sendable {
+    private struct Listed {
+        /// Monotonic seconds.
+        var at: Double
+        /// How long it took: what is expensive to list is believed longer.
+        var cost: Double
+    }
+
+    private struct State {
+        var listed: [ObjectKey: Listed] = [:]
+        var running: Set<ObjectKey> = []
+    }
+
+    private let state = Monitor(State())
+    private static let maximumCount = 100_000
+
+    func isFresh(_ folder: ObjectKey, age: Double) -> Bool {
+        state.inspect { state in
+            guard let listed = state.listed[folder] else { return false }
+            return monotonicSeconds() - listed.at < max(age, listed.cost * 20)
+        }
+    }
+
+    func isKnown(_ folder: ObjectKey) -> Bool { state.inspect { $0.listed[folder] != nil } }
+
+    func note(_ folder: ObjectKey, at time: Double, cost: Double) {
+        state.inspect { state in
+            // Forgetting costs a listing, so the bound may be crude.
+            if state.listed.count >= Self.maximumCount { state.listed = [:] }
+            state.listed[folder] = Listed(at: time, cost: cost)
+        }
+    }
+
+    func forget(_ folder: ObjectKey) {
+        state.inspect { $0.listed[folder] = nil }
+    }
+
+    /// Runs `body` for a folder, one thread at a time.
+    func once<Failure: Error>(_ folder: ObjectKey, _ body: () throws(Failure) -> Void) throws(Failure) {
+        _ = state.wait { $0.running.insert(folder).inserted ? true : nil }
+        defer { state.update { _ = $0.running.remove(folder) } }
+        try body()
+    }
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Catalog
+internal import Journal
+internal import ObjectStore
+internal import Platform
+internal import Synchronization
+
+/// What the mount knows of the remote: the catalog, brought up to date when it has aged.
+///
+/// Answers from the catalog need no network. Unreachable is never taken for
+/// empty or deleted: a folder that was listed once is shown as it was, whatever
+/// its age; one that never was gives an error.
+final class RemoteView: Sendable {
+    let remote: Remote
+    let catalog: Catalog
+    let options: FileSystemOptions
+    private let startedAt = Timestamp.now()
+    private let listings = Listings()
+    /// Paths whose attributes are being asked for, so that each is asked for once.
+    private let inquiries = Monitor<Set<ObjectKey>>([])
+    private let prefetcher: Prefetcher
+
+    init(remote: Remote, catalog: Catalog, options: FileSystemOptions) {
+        self.remote = remote
+        self.catalog = catalog
+        self.options = options
+        prefetcher = Prefetcher()
+    }
+
+    func start() throws(SystemError) {
+        try prefetcher.start { [weak self] path in
+            guard let self, let entry = try? self.entry(path), self.attributes(of: entry) == nil else { return }
+            try? self.describe(entry, path)
+        }
+    }
+
+    func stop() {
+        prefetcher.stop()
+    }
+
+    // MARK: Without the network
+
+    func entry(_ path: ObjectKey) throws -> CatalogEntry? {
+        if path.isRoot { return CatalogEntry(path: path, kind: .directory, hasMarker: false, checkedAt: startedAt) }
+        return try catalog.entry(path)
+    }
+
+    func children(of folder: ObjectKey) throws -> [CatalogEntry] {
+        try catalog.children(of: folder)
+    }
+
+    /// The attributes of an entry with what is missing filled in; nil when a HEAD has to tell them first.
+    func attributes(of entry: CatalogEntry) -> FileAttributes? {
+        let isDirectory = entry.kind == .directory
+        let metadata: ObjectMetadata
+        if let known = entry.metadata {
+            metadata = known
+        } else {
+            guard isDirectory, entry.hasMarker == false else { return nil }
+            metadata = ObjectMetadata()
+        }
+        let type = isDirectory ? FileAttributes.directoryType : FileAttributes.regularType
+        let standard: UInt32 = isDirectory ? 0o777 : 0o666
+        var mode = metadata.mode ?? type | standard & ~options.umask
+        let hasLinkType = mode & FileAttributes.typeMask == FileAttributes.symbolicLinkType
+        // The type bits of another tool may be missing or wrong; only a link differs from what the key says.
+        if isDirectory || !hasLinkType { mode = type | mode & 0o7777 }
+        return FileAttributes(
+            mode: mode,
+            uid: metadata.uid ?? options.uid,
+            gid: metadata.gid ?? options.gid,
+            modified: metadata.modified ?? entry.version?.lastModified ?? startedAt
+        )
+    }
+
+    /// What the journal must know of the remote at a path.
+    func state(of path: ObjectKey) throws(FileError) -> RemoteState {
+        guard let entry = try translating({ try entry(path) }) else { return .absent }
+        let type = entry.kind == .directory ? FileAttributes.directoryType : FileAttributes.regularType
+        let attributes =
+            attributes(of: entry)
+            ?? FileAttributes(mode: type | 0o644, uid: options.uid, gid: options.gid, modified: startedAt)
+        switch entry.kind {
+        case .absent: return .absent
+        case .directory: return .directory(hasMarker: entry.hasMarker ?? false, attributes)
+        case .file:
+            guard let version = entry.version else { return .absent }
+            return .file(version, attributes, target: entry.target)
+        }
+    }
+
+    /// Whether a folder that is only implied by its names may lose its last one soon: exact for small folders.
+    func mayBecomeEmpty(_ folder: ObjectKey) throws -> Bool {
+        try catalog.children(of: folder).count <= 1
+    }
+
+    func statistics(directory: String) -> FileSystemStatistics {
+        let free = (try? Files.freeSpace(at: directory)) ?? 0
+        return FileSystemStatistics(totalBytes: 1 << 50, freeBytes: free)
+    }
+
+    // MARK: With the network
+
+    /// Lists a folder again unless its listing is young enough.
+    func freshen(_ folder: ObjectKey) throws(FileError) {
+        let age = options.metadataAge
+        guard !listings.isFresh(folder, age: age) else { return }
+        try listings.once(folder) { () throws(FileError) in
+            if listings.isFresh(folder, age: age) { return }
+            let known = try translating { try catalog.folderState(folder) }
+            if let known, !listings.isKnown(folder), isRecent(known.listedAt, age) {
+                return listings.note(folder, at: monotonicSeconds(), cost: 0)
+            }
+            do throws(FileError) {
+                try list(folder)
+            } catch {
+                guard known != nil else { throw error }
+                Log.info("mount", "showing \(folder) as it was: \(error)")
+                // Do not ask again for every name of the folder.
+                listings.note(folder, at: monotonicSeconds() - age + min(2, age), cost: 0)
+            }
+        }
+    }
+
+    private func isRecent(_ time: Timestamp, _ age: Double) -> Bool {
+        let now = Timestamp.now()
+        return time <= now && now < time.advanced(bySeconds: age)
+    }
+
+    /// Makes the next use of a folder list it again.
+    func expire(_ folder: ObjectKey) {
+        listings.forget(folder)
+    }
+
+    private func list(_ folder: ObjectKey) throws(FileError) {
+        let began = monotonicSeconds()
+        let time = Timestamp.now()
+        try translating {
+            let token = try catalog.beginListing()
+            var summary = ListingSummary()
+            var continuation: String?
+            repeat {
+                let page = try remote.call { store throws(StoreError) in
+                    try store.list(folder, recursive: false, continuation: continuation)
+                }
+                try catalog.apply(page, of: folder, token, at: time, summary: &summary)
+                continuation = page.next
+            } while continuation != nil
+            try catalog.finishListing(of: folder, token, summary, at: time)
+        }
+        listings.note(folder, at: began, cost: monotonicSeconds() - began)
+    }
+
+    /// Asks for what a listing does not tell: mode, owner, time, and whether it is a symbolic link.
+    func describe(_ entry: CatalogEntry, _ path: ObjectKey) throws(FileError) {
+        let isMine = inquiries.wait { paths -> Bool? in paths.insert(path).inserted ? true : nil }
+        guard isMine == true else { return }
+        defer { inquiries.update { _ = $0.remove(path) } }
+        // Another thread may have asked while this one waited.
+        if let now = try translating({ try catalog.entry(path) }), now != entry, attributes(of: now) != nil { return }
+        prefetcher.missed(path)
+        try entry.kind == .directory ? describeFolder(path) : describeFile(path)
+    }
+
+    private func describeFile(_ path: ObjectKey) throws(FileError) {
+        let token = try translating { try catalog.token() }
+        let status = try head(path)
+        try translating {
+            guard let status else {
+                try catalog.markAbsent(path, since: token, at: .now())
+                return
+            }
+            let entry = CatalogEntry(
+                path: path,
+                kind: .file,
+                version: status.version,
+                metadata: status.metadata,
+                checkedAt: .now()
+            )
+            try catalog.store(entry, since: token)
+        }
+    }
+
+    private func describeFolder(_ path: ObjectKey) throws(FileError) {
+        let token = try translating { try catalog.token() }
+        let marker = try head(ObjectKey(bytes: path.bytes + [UInt8(ascii: "/")]))
+        let entry = CatalogEntry(
+            path: path,
+            kind: .directory,
+            version: marker?.version,
+            metadata: marker?.metadata,
+            hasMarker: marker != nil,
+            checkedAt: .now()
+        )
+        try translating { _ = try catalog.store(entry, since: token) }
+    }
+
+    /// nil when there is no such object.
+    private func head(_ key: ObjectKey) throws(FileError) -> ObjectStatus? {
+        do throws(StoreError) {
+            return try remote.call { store throws(StoreError) in try store.status(of: key, cancellation: nil) }
+        } catch {
+            if error.cause == .notFound { return nil }
+            throw FileError(error)
+        }
+    }
+
+    /// Names that were just listed and will need a HEAD each when they are looked at.
+    func expectLookups(of names: [ObjectKey], in folder: ObjectKey) {
+        prefetcher.expect(names, in: folder)
+    }
+
+    // MARK: Whole trees
+
+    /// Everything the remote has below a folder, with its attributes, as the journal needs it to move it.
+    func subtree(_ folder: ObjectKey) throws(FileError) -> [RemoteEntry] {
+        var entries: [ObjectKey: RemoteEntry] = [:]
+        var continuation: String?
+        repeat {
+            let page = try translating {
+                try remote.call { store throws(StoreError) in
+                    try store.list(folder, recursive: true, continuation: continuation)
+                }
+            }
+            for listed in page.entries { try add(listed, below: folder, to: &entries) }
+            continuation = page.next
+        } while continuation != nil
+        return entries.values.sorted { $0.path < $1.path }
+    }
+
+    private func add(
+        _ listed: ListingPage.Entry,
+        below folder: ObjectKey,
+        to entries: inout [ObjectKey: RemoteEntry]
+    ) throws(FileError) {
+        var path = listed.key
+        let isMarker = path.bytes.last == UInt8(ascii: "/")
+        if isMarker { path.bytes.removeLast() }
+        guard path != folder else { return }
+        var parent = path.parent
+        while parent != folder, parent.isInside(folder), entries[parent] == nil {
+            entries[parent] = try describedFolder(parent, hasMarker: false)
+            parent = parent.parent
+        }
+        entries[path] = isMarker ? try describedFolder(path, hasMarker: true) : try describedFile(path, listed.version)
+    }
+
+    private func describedFolder(_ path: ObjectKey, hasMarker: Bool) throws(FileError) -> RemoteEntry {
+        let known = try translating { try catalog.entry(path) }
+        var entry = known?.kind == .directory ? known : nil
+        if hasMarker, entry?.metadata == nil {
+            try describeFolder(path)
+            entry = try translating { try catalog.entry(path) }
+        }
+        let shown = CatalogEntry(
+            path: path,
+            kind: .directory,
+            metadata: entry?.metadata,
+            hasMarker: entry?.metadata == nil ? false : true,
+            checkedAt: startedAt
+        )
+        let attributes = attributes(of: shown) ?? FileAttributes(mode: 0o040755, uid: 0, gid: 0, modified: startedAt)
+        return RemoteEntry(path: path, state: .directory(hasMarker: hasMarker, attributes))
+    }
+
+    private func describedFile(_ path: ObjectKey, _ version: ObjectVersion) throws(FileError) -> RemoteEntry {
+        let known = try translating { try catalog.entry(path) }
+        if known?.version?.isSame(as: version) != true || known?.metadata == nil {
+            try describeFile(path)
+        }
+        return RemoteEntry(path: path, state: try state(of: path))
+    }
+}

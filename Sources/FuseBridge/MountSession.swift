@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import CFuse
+package import FileSystem
+internal import Glibc
+internal import Platform
+internal import Synchronization
+
+/// One mounted file system, from mount(2) to its end.
+///
+/// Call ``blockSignals()`` before the process has any other thread, then make
+/// the session, then ``run(onReady:)``, which returns when it is unmounted, by
+/// whomever, or after SIGINT, SIGTERM or SIGHUP.
+package final class MountSession: Sendable {
+    private struct State: @unchecked Sendable {
+        // The session lives until `run` returns; the pointer is used under the lock or by `run`.
+        var session: OpaquePointer?
+        var runner: pthread_t?
+        var isEnding = false
+    }
+
+    private let options: MountOptions
+    private let fileSystem: FileSystem
+    private let bridge: Bridge
+    private let state = Monitor(State())
+    /// Requests that may be under way at once; more wait in the kernel.
+    private static let maximumThreads: UInt32 = 64
+
+    /// Keeps the signals that end a mount from every thread started from now on: one thread waits for them.
+    package static func blockSignals() {
+        var signals = stopSignals
+        pthread_sigmask(SIG_BLOCK, &signals, nil)
+    }
+
+    /// Mounts; the kernel's requests wait until ``run(onReady:)``.
+    package init(options: MountOptions, fileSystem: FileSystem) throws(MountError) {
+        self.options = options
+        self.fileSystem = fileSystem
+        bridge = Bridge(fileSystem: fileSystem)
+        let session = try Self.mounted(options, bridge)
+        state.inspect { $0.session = session }
+    }
+
+    /// Serves the kernel until the file system is unmounted, then records everything that is still open.
+    ///
+    /// `onReady` is called once, when the kernel and the mount have agreed and names can be looked up.
+    package func run(onReady: @escaping @Sendable () -> Void) throws(MountError) {
+        let session = state.update { state in
+            state.runner = pthread_self()
+            return state.session
+        }
+        guard let session else { throw MountError(description: "the mount has ended already") }
+        let mountpoint = options.mountpoint
+        bridge.ready.withLock { ready in
+            ready = {
+                KernelReadahead.enlarge(mountpoint)
+                onReady()
+            }
+        }
+        do {
+            try fileSystem.start()
+            try startWatching()
+        } catch {
+            fuse_session_unmount(session)
+            throw MountError(description: "\(error)")
+        }
+        Self.serve(session)
+        state.update { state in
+            state.isEnding = true
+            state.session = nil
+            state.runner = nil
+        }
+        fileSystem.shutDown()
+        fuse_session_unmount(session)
+        fuse_session_destroy(session)
+    }
+
+    /// Ends the mount: as umount(8) would; when files are open in it, without them.
+    package func unmount() {
+        let isFirst = state.update { state in
+            defer { state.isEnding = true }
+            return !state.isEnding
+        }
+        guard isFirst else { return }
+        if umount2(options.mountpoint, 0) == 0 { return }
+        Log.notice("mount", "\(options.mountpoint) is in use; leaving it all the same")
+        interruptLoop()
+    }
+
+    // MARK: The session
+
+    private static func mounted(_ options: MountOptions, _ bridge: Bridge) throws(MountError) -> OpaquePointer {
+        LibraryLog.capture()
+        var argv: [UnsafeMutablePointer<CChar>?] = options.arguments.map { strdup($0) }
+        let count = Int32(argv.count)
+        argv.append(nil)
+        defer { for argument in argv { free(argument) } }
+        let session = argv.withUnsafeMutableBufferPointer { buffer -> OpaquePointer? in
+            var arguments = fuse_args(argc: count, argv: buffer.baseAddress, allocated: 0)
+            defer { fuse_opt_free_args(&arguments) }
+            var table = Operations.table()
+            return moorage_fuse_session_new(&arguments, &table, Unmanaged.passUnretained(bridge).toOpaque())
+        }
+        guard let session else { throw MountError(description: LibraryLog.last ?? "libfuse refused the options") }
+        guard fuse_session_mount(session, options.mountpoint) == 0 else {
+            let reason = LibraryLog.last ?? String(cString: strerror(errno))
+            fuse_session_destroy(session)
+            throw MountError(description: reason)
+        }
+        return session
+    }
+
+    private static func serve(_ session: OpaquePointer) {
+        guard let configuration = fuse_loop_cfg_create() else { return }
+        defer { fuse_loop_cfg_destroy(configuration) }
+        fuse_loop_cfg_set_clone_fd(configuration, 0)
+        fuse_loop_cfg_set_max_threads(configuration, maximumThreads)
+        fuse_loop_cfg_set_idle_threads(configuration, maximumThreads)
+        let result = moorage_fuse_session_loop_mt(session, configuration)
+        if result != 0 { Log.info("mount", "the request loop ended with \(result)") }
+    }
+
+    // MARK: Signals and upkeep
+
+    private static var stopSignals: sigset_t {
+        var signals = sigset_t()
+        sigemptyset(&signals)
+        for signal in [SIGINT, SIGTERM, SIGHUP] { sigaddset(&signals, signal) }
+        return signals
+    }
+
+    private func startWatching() throws(SystemError) {
+        try Thread.detached(name: "signals") { [self] in
+            var signals = Self.stopSignals
+            var number: Int32 = 0
+            while true {
+                if sigwait(&signals, &number) == 0 { unmount() }
+            }
+        }
+        try Thread.detached(name: "upkeep") { [self] in
+            while state.wait(timeout: 5, until: { $0.isEnding ? true : nil }) == nil { fileSystem.maintain() }
+        }
+    }
+
+    /// Makes the loop end although the kernel still has the mount: files are open in it.
+    private func interruptLoop() {
+        var action = sigaction()
+        action.__sigaction_handler.sa_handler = { _ in }
+        sigaction(SIGUSR1, &action, nil)
+        var hasEnded = false
+        while !hasEnded {
+            hasEnded = state.inspect { state in
+                guard let session = state.session, let runner = state.runner else { return true }
+                fuse_session_exit(session)
+                // The loop sleeps in sem_wait(3), which only a signal without SA_RESTART ends.
+                pthread_kill(runner, SIGUSR1)
+                return false
+            }
+            if !hasEnded { _ = state.wait(timeout: 0.05) { $0.session == nil ? true : nil } }
+        }
+    }
+}

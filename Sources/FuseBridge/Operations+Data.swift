@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import CFuse
+internal import CShims
+internal import FileSystem
+internal import Glibc
+
+/// Reading and writing bytes.
+extension Operations {
+    static func addData(to table: inout fuse_lowlevel_ops) {
+        table.read = { raw, _, size, offset, info in
+            guard let request = Request(raw) else { return }
+            guard let handle = handle(info, FileHandle.self) else { return request.fail(.badHandle) }
+            Operations.read(request, handle, ByteRange(offset: Int64(offset), count: Int64(size)))
+        }
+        table.write_buf = { raw, _, buffer, offset, info in
+            guard let request = Request(raw), let buffer else { return }
+            guard let handle = handle(info, FileHandle.self) else { return request.fail(.badHandle) }
+            Operations.write(request, handle, buffer, Int64(offset))
+        }
+        table.fallocate = { raw, _, mode, offset, length, info in
+            guard let request = Request(raw) else { return }
+            request.acknowledge { () throws(FileError) in
+                guard let handle = handle(info, FileHandle.self) else { throw .badHandle }
+                guard mode == 0 else { throw .notSupported }
+                try request.fileSystem.allocate(handle, ByteRange(offset: Int64(offset), count: Int64(length)))
+            }
+        }
+    }
+
+    private static func read(_ request: Request, _ handle: FileHandle, _ range: ByteRange) {
+        do throws(FileError) {
+            try request.fileSystem.read(handle, range) { bytes in
+                switch bytes {
+                case .file(let descriptor, let part):
+                    _ = moorage_fuse_reply_fd(request.raw, descriptor, off_t(part.lower), Int(part.count))
+                case .memory(let buffer):
+                    _ = fuse_reply_buf(
+                        request.raw,
+                        buffer.baseAddress?.assumingMemoryBound(to: CChar.self),
+                        buffer.count
+                    )
+                }
+            }
+        } catch {
+            request.fail(error)
+        }
+    }
+
+    private static func write(
+        _ request: Request,
+        _ handle: FileHandle,
+        _ buffer: UnsafeMutablePointer<fuse_bufvec>,
+        _ offset: Int64
+    ) {
+        do throws(FileError) {
+            let size = fuse_buf_size(buffer)
+            let written = try request.fileSystem.write(handle, ByteRange(offset: offset, count: Int64(size))) {
+                target in
+                moorage_fuse_buf_copy_to_fd(buffer, target, off_t(offset))
+            }
+            _ = fuse_reply_write(request.raw, written)
+        } catch {
+            request.fail(error)
+        }
+    }
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import CFuse
+internal import FileSystem
+internal import Glibc
+
+/// Opening, closing and syncing files.
+extension Operations {
+    static func addFiles(to table: inout fuse_lowlevel_ops) {
+        table.open = { raw, number, info in
+            guard let request = Request(raw), let info else { return }
+            do throws(FileError) {
+                let handle = try request.fileSystem.open(number, OpenMode(flags: info.pointee.flags))
+                info.pointee.hold(handle)
+                info.pointee.keep_cache = 1
+                if fuse_reply_open(request.raw, info) != 0 { Operations.close(request, info) }
+            } catch {
+                request.fail(error)
+            }
+        }
+        table.create = { raw, parent, text, mode, info in
+            guard let request = Request(raw), let info else { return }
+            Operations.create(request, parent, text, mode, info)
+        }
+        table.flush = { raw, _, info in
+            guard let request = Request(raw) else { return }
+            request.acknowledge { () throws(FileError) in
+                if let handle = handle(info, FileHandle.self) { try request.fileSystem.flush(handle) }
+            }
+        }
+        table.release = { raw, _, info in
+            guard let request = Request(raw) else { return }
+            Operations.close(request, info)
+            _ = fuse_reply_err(request.raw, 0)
+        }
+        table.fsync = { raw, _, _, info in
+            guard let request = Request(raw) else { return }
+            request.acknowledge { () throws(FileError) in
+                if let handle = handle(info, FileHandle.self) { try request.fileSystem.synchronize(handle) }
+            }
+        }
+    }
+
+    private static func create(
+        _ request: Request,
+        _ parent: fuse_ino_t,
+        _ text: UnsafePointer<CChar>?,
+        _ mode: mode_t,
+        _ info: UnsafeMutablePointer<fuse_file_info>
+    ) {
+        do throws(FileError) {
+            let (status, handle) = try request.fileSystem.create(
+                parent,
+                name(text),
+                mode: mode,
+                open: OpenMode(flags: info.pointee.flags),
+                caller: request.caller
+            )
+            info.pointee.hold(handle)
+            info.pointee.keep_cache = 1
+            var parameters = request.entryParameters(status)
+            if fuse_reply_create(request.raw, &parameters, info) != 0 {
+                Operations.close(request, info)
+                request.fileSystem.forget(status.number, count: 1)
+            }
+        } catch {
+            request.fail(error)
+        }
+    }
+
+    private static func close(_ request: Request, _ info: UnsafeMutablePointer<fuse_file_info>?) {
+        guard let handle = handle(info, FileHandle.self) else { return }
+        request.fileSystem.release(handle)
+        releaseHandle(info, FileHandle.self)
+    }
+}
+
+extension OpenMode {
+    init(flags: Int32) {
+        let direction = flags & O_ACCMODE
+        self.init(
+            isReadable: direction != O_WRONLY,
+            isWritable: direction != O_RDONLY,
+            isTruncating: flags & O_TRUNC != 0,
+            isExclusive: flags & O_EXCL != 0
+        )
+    }
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import CFuse
+internal import FileSystem
+internal import Glibc
+
+/// Finding, making, moving and removing names.
+extension Operations {
+    static func addNames(to table: inout fuse_lowlevel_ops) {
+        table.lookup = { raw, parent, text in
+            guard let request = Request(raw) else { return }
+            Operations.lookup(request, parent, text)
+        }
+        table.forget = { raw, number, count in
+            guard let raw, let request = Request(raw) else { return }
+            request.fileSystem.forget(number, count: count)
+            fuse_reply_none(raw)
+        }
+        table.forget_multi = { raw, count, list in
+            guard let raw, let request = Request(raw) else { return }
+            for entry in UnsafeBufferPointer(start: list, count: count) {
+                request.fileSystem.forget(entry.ino, count: entry.nlookup)
+            }
+            fuse_reply_none(raw)
+        }
+        addCreation(to: &table)
+        addRemoval(to: &table)
+    }
+
+    private static func lookup(_ request: Request, _ parent: fuse_ino_t, _ text: UnsafePointer<CChar>?) {
+        do throws(FileError) {
+            var parameters = request.entryParameters(try request.fileSystem.lookup(parent, name(text)))
+            if fuse_reply_entry(request.raw, &parameters) != 0 {
+                request.fileSystem.forget(parameters.ino, count: 1)
+            }
+        } catch {
+            guard case .noEntry = error else { return request.fail(error) }
+            // Inode 0 lets the kernel remember that the name does not exist.
+            var nothing = fuse_entry_param()
+            nothing.entry_timeout = request.bridge.options.kernelAge
+            _ = fuse_reply_entry(request.raw, &nothing)
+        }
+    }
+
+    private static func addCreation(to table: inout fuse_lowlevel_ops) {
+        table.mkdir = { raw, parent, text, mode in
+            guard let request = Request(raw) else { return }
+            request.entry { () throws(FileError) in
+                try request.fileSystem.makeDirectory(parent, name(text), mode: mode, caller: request.caller)
+            }
+        }
+        table.symlink = { raw, target, parent, text in
+            guard let request = Request(raw) else { return }
+            request.entry { () throws(FileError) in
+                try request.fileSystem.makeSymbolicLink(
+                    parent,
+                    name(text),
+                    target: name(target),
+                    caller: request.caller
+                )
+            }
+        }
+        table.mknod = { raw, parent, text, mode, _ in
+            guard let request = Request(raw) else { return }
+            request.entry { () throws(FileError) in
+                guard mode & S_IFMT == S_IFREG else { throw .notPermitted }
+                return try request.fileSystem.makeFile(parent, name(text), mode: mode, caller: request.caller)
+            }
+        }
+        table.link = { raw, _, _, _ in
+            // An object has one name.
+            if let raw { _ = fuse_reply_err(raw, EPERM) }
+        }
+    }
+
+    private static func addRemoval(to table: inout fuse_lowlevel_ops) {
+        table.unlink = { raw, parent, text in
+            guard let request = Request(raw) else { return }
+            request.acknowledge { () throws(FileError) in try request.fileSystem.unlink(parent, name(text)) }
+        }
+        table.rmdir = { raw, parent, text in
+            guard let request = Request(raw) else { return }
+            request.acknowledge { () throws(FileError) in try request.fileSystem.removeDirectory(parent, name(text)) }
+        }
+        table.rename = { raw, parent, text, newParent, newText, flags in
+            guard let request = Request(raw) else { return }
+            request.acknowledge { () throws(FileError) in
+                try request.fileSystem.rename(parent, name(text), to: newParent, name(newText), flags: flags)
+            }
+        }
+    }
+}
