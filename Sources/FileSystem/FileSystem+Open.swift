@@ -39,7 +39,9 @@ extension FileSystem {
         try recordContent(of: handle.inode, sealing: false, closingWriter: true)
     }
 
-    /// The last close of a handle. Nobody hears of an error any more, so it is logged.
+    /// The last close of a handle.
+    ///
+    /// Nobody hears of an error any more, so it is logged.
     package func release(_ handle: FileHandle) {
         if handle.isWritable {
             do throws(FileError) {

@@ -55,7 +55,9 @@ package final class FileSystem: Sendable {
         committer = GroupCommitter(journal: journal)
     }
 
-    /// Records and seals everything that is still open, and makes it durable. The last call.
+    /// Records and seals everything that is still open, and makes it durable.
+    ///
+    /// The last call.
     package func shutDown() {
         for inode in table.all where inode.kind == .file {
             do throws(FileError) {

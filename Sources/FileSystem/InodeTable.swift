@@ -5,7 +5,9 @@ internal import Base
 internal import Platform
 internal import Synchronization
 
-/// Names an inode to the kernel. Never reused while the mount lives; 1 is the root.
+/// Names an inode to the kernel.
+///
+/// Never reused while the mount lives; 1 is the root.
 package typealias InodeNumber = UInt64
 
 /// Which inodes the kernel knows, and under which name each stands.
@@ -133,7 +135,9 @@ final class InodeTable: Sendable {
         }
     }
 
-    /// Moves what stands under one name to another, replacing what stood there. Returns (moved, replaced).
+    /// Moves what stands under one name to another, replacing what stood there.
+    ///
+    /// Returns (moved, replaced).
     func move(
         _ parent: InodeNumber,
         _ name: ObjectKey,

@@ -8,7 +8,9 @@ internal import Glibc
 internal import ObjectStore
 
 extension FileError {
-    /// The errno that a program sees: the only place where one is chosen. Docs/Semantics.md has the table.
+    /// The errno that a program sees: the only place where one is chosen.
+    ///
+    /// Docs/Semantics.md has the table.
     var code: Int32 {
         switch self {
         case .noEntry: ENOENT

@@ -5,7 +5,9 @@ internal import CFuse
 internal import Glibc
 internal import Synchronization
 
-/// The table of operations that libfuse calls. Each file of this module adds one family.
+/// The table of operations that libfuse calls.
+///
+/// Each file of this module adds one family.
 enum Operations {
     static func table() -> fuse_lowlevel_ops {
         var table = fuse_lowlevel_ops()
