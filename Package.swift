@@ -109,6 +109,7 @@ let package = Package(
         tests("CommandLineTool", ["Base", "Platform", "Configuration", "Control", "CommandLineTool"]),
         tests("Digests", ["Digests"]),
         tests("HTTPWire", ["Base", "HTTPWire"]),
+        tests("BucketServer", ["Base", "Platform", "HTTPWire", "BucketServer"]),
         tests("ResumableUpload", ["Base", "HTTPWire", "ResumableUpload"]),
         tests("TestSupport", ["Base", "Platform"]),
         tests("Control", ["Base", "Platform", "Control"]),

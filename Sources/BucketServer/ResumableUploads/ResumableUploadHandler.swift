@@ -34,6 +34,7 @@ package final class ResumableUploadHandler: HTTPRequestHandler {
     ///   - directory: Where uploads live until they end, created when missing.
     ///   - limits: What uploads may cost.
     ///   - methodForPost: The method the plain handler is called with for an upload begun by POST.
+    /// - Throws: When the folder cannot be made, made private or read.
     package init(
         wrapping plain: any HTTPRequestHandler,
         authorizer: any HTTPRequestAuthorizer,
@@ -113,7 +114,7 @@ package final class ResumableUploadHandler: HTTPRequestHandler {
         }
         if exchange.request.method == "DELETE" {
             store.remove(upload)
-            return exchange.reply.send(204, HTTPFields())
+            return exchange.reply.send(204, UploadReply.cancelled(exchange.reply.version))
         }
         exchange.reply.send(204, UploadReply.offset(exchange.reply.version, state: state(of: upload)))
     }

@@ -125,6 +125,9 @@ final class StoredUpload: Sendable {
         try FileDescriptor.open(dataPath, flags | O_NOFOLLOW)
     }
 
+    /// Whether the bytes are still here; the target may have taken the file over.
+    var hasData: Bool { (try? FileStatus.of(dataPath)) != nil }
+
     /// Drops the bytes of an upload that has ended.
     func removeData() {
         try? Files.removeIfPresent(dataPath)

@@ -104,7 +104,7 @@ extension Journal {
 
 extension Tables {
     /// The keys of the remote objects that show in a row's content.
-    fileprivate func sources(of node: JournalNode) throws(JournalError) -> [ObjectKey] {
+    func sources(of node: JournalNode) throws(JournalError) -> [ObjectKey] {
         var generation = node.generation
         while let current = generation {
             switch current.underlay {

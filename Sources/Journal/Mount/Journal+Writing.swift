@@ -144,7 +144,7 @@ extension Tables {
     }
 
     /// Puts a row whose newest generation shows nothing but the one below back onto that.
-    fileprivate func dropEmptyGeneration(_ node: inout JournalNode) throws(JournalError) {
+    func dropEmptyGeneration(_ node: inout JournalNode) throws(JournalError) {
         guard let top = node.generation, case .generation(let id) = top.underlay, let below = try generation(id) else {
             return
         }

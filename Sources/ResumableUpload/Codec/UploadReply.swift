@@ -80,6 +80,9 @@ package enum UploadReply {
         return fields
     }
 
+    /// The fields of the answer to a cancellation.
+    package static func cancelled(_ version: InteropVersion) -> HTTPFields { head(version) }
+
     /// The fields of an error of the upload layer.
     package static func refused(_ version: InteropVersion) -> HTTPFields {
         var fields = head(version)

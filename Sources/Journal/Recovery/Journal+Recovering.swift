@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import Database
+internal import Glibc
+internal import Platform
+
+extension Journal {
+    /// Opens a volume's journal and brings it into a state without writers.
+    ///
+    /// The caller holds the volume's mount lock, so nobody writes files; a flusher may be at work. Open
+    /// files go back to what close() or fsync() last acknowledged, data that power loss may have torn is not
+    /// trusted, a damaged database is salvaged, staging files without a row are deleted. May be repeated at any point.
+    package static func recovering(
+        directory: String,
+        boot: String? = nil,
+        now: Timestamp = .now()
+    ) throws(JournalError) -> (journal: Journal, report: RecoveryReport) {
+        let boot = boot ?? bootIdentifier()
+        var report = RecoveryReport()
+        let journal = try openSound(directory, now, &report)
+        try Recovery.run(journal, boot, now, &report)
+        return (journal, report)
+    }
+
+    /// The kernel's name for the time since the machine was started (random(4)).
+    package static func bootIdentifier() -> String {
+        let bytes = try? Files.read("/proc/sys/kernel/random/boot_id", limit: 256)
+        return String(decoding: (bytes ?? []).filter { $0 > 0x20 }, as: UTF8.self)
+    }
+
+    /// Opens the database after a check of its structure, or a new one with the rows that can be read.
+    private static func openSound(
+        _ directory: String,
+        _ now: Timestamp,
+        _ report: inout RecoveryReport
+    ) throws(JournalError) -> Journal {
+        do throws(JournalError) {
+            let journal = try Journal(directory: directory)
+            try journal.check()
+            return journal
+        } catch {
+            guard error.kind == .corrupt else { throw error }
+            Log.error("journal", "\(error); saving the rows that can be read")
+        }
+        let old = "\(directory)/quarantine/journal-\(Recovery.stamp(now))"
+        try Salvage.setAside(directory, in: old)
+        report.salvagedFrom = old
+        let journal = try Journal(directory: directory)
+        Salvage.copy(from: "\(old)/journal.sqlite", into: journal)
+        return journal
+    }
+
+    private func check() throws(JournalError) {
+        let answer = try writer.read { connection throws(JournalError) in
+            try connection.first("PRAGMA quick_check(1)") { $0.text(0) }
+        }
+        guard answer == "ok" else { throw JournalError(.corrupt, "journal: \(answer ?? "no answer to a check")") }
+    }
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Database
+internal import Platform
+
+/// A generation as its row and its staging file have it.
+private struct Evidence {
+    let generation: Generation
+    /// Content was recorded since the generation was made.
+    let isRecorded: Bool
+    /// What power loss leaves for sure; nil when nothing ever was.
+    let synced: ContentMap?
+    let file: StagingFile?
+    /// The row that has it, if any.
+    let node: JournalNode?
+}
+
+/// What becomes of a generation.
+private enum Verdict {
+    case keep
+    /// Sealed with this content.
+    case restore(ContentMap, isSynced: Bool)
+    /// Its bytes cannot be trusted or are not there: its row goes back to what the remote has.
+    case lose
+    /// Acknowledged content that should be there is not: its row waits for a person.
+    case damaged
+}
+
+extension Recovery {
+    private func removeStaging(_ id: GenerationID) throws(JournalError) {
+        do throws(SystemError) {
+            try journal.removeStaging(id)
+        } catch {
+            throw JournalError(system: error)
+        }
+    }
+
+    /// Decides for each generation, older ones first, and makes it so.
+    mutating func recoverGenerations() throws(JournalError) {
+        var lost: Set<GenerationID> = []
+        let sql = "SELECT id FROM generation ORDER BY id"
+        for id in try tables.connection.all(sql, [], { GenerationID($0.integer(0)) }) {
+            guard let evidence = try evidence(id) else { continue }
+            var verdict = Self.judge(evidence, isNewBoot: isNewBoot)
+            if case .generation(let below) = evidence.generation.underlay, try isGone(below, lost) { verdict = .lose }
+            if case .lose = verdict { lost.insert(id) }
+            try carryOut(verdict, evidence)
+        }
+    }
+
+    private func isGone(_ id: GenerationID, _ lost: Set<GenerationID>) throws(JournalError) -> Bool {
+        if lost.contains(id) { return true }
+        return try tables.generation(id) == nil
+    }
+
+    private func evidence(_ id: GenerationID) throws(JournalError) -> Evidence? {
+        guard let generation = try tables.generation(id) else { return nil }
+        let sql = """
+            SELECT is_recorded, synced_size, synced_extents, synced_underlay_length FROM generation WHERE id = ?
+            """
+        let facts = try tables.connection.first(sql, [.integer(id.value)]) { row throws(JournalError) in
+            (row.bool(0), row.isNull(1) ? nil : try Self.content(row))
+        }
+        do throws(SystemError) {
+            return Evidence(
+                generation: generation,
+                isRecorded: facts?.0 ?? false,
+                synced: facts?.1,
+                file: try StagingFile(journal.stagingPath(id)),
+                node: try? tables.nodes("WHERE n.generation = ?", [.integer(id.value)]).first
+            )
+        } catch {
+            throw JournalError(system: error)
+        }
+    }
+
+    private static func content(_ row: Row) throws(JournalError) -> ContentMap {
+        ContentMap(
+            size: row.integer(1),
+            extents: try Encoding.extents(row.blob(2)),
+            underlayLength: row.integer(3)
+        )
+    }
+
+    /// The pure decision.
+    private static func judge(_ evidence: Evidence, isNewBoot: Bool) -> Verdict {
+        let generation = evidence.generation
+        if isNewBoot, !generation.isSynced {
+            guard let synced = evidence.synced else { return .lose }
+            return .restore(clipped(synced, evidence.file), isSynced: true)
+        }
+        let length = evidence.file?.length ?? 0
+        guard !generation.isSealed else {
+            return length < generation.content.extents.upperBound ? .damaged : .keep
+        }
+        if !evidence.isRecorded, generation.underlay != .none {
+            return .restore(generation.content, isSynced: true)
+        }
+        if evidence.file == nil, !generation.content.extents.isEmpty { return .damaged }
+        if generation.underlay == .none, !isNewBoot {
+            return .restore(whole(generation.content, evidence.file), isSynced: false)
+        }
+        let content = clipped(generation.content, evidence.file)
+        return .restore(content, isSynced: generation.isSynced && content == generation.content)
+    }
+
+    /// Recorded content, cut where the staging file was cut since.
+    private static func clipped(_ content: ContentMap, _ file: StagingFile?) -> ContentMap {
+        var content = content
+        let length = file?.length ?? 0
+        if length < content.extents.upperBound { content.truncate(to: length) }
+        return content
+    }
+
+    /// All that a file without underlay has in staging, also what was written since it was recorded.
+    private static func whole(_ content: ContentMap, _ file: StagingFile?) -> ContentMap {
+        guard let file else { return content }
+        var content = clipped(content, file)
+        for range in file.data.ranges { content.write(range) }
+        if file.length > content.size { content.truncate(to: file.length) }
+        return content
+    }
+
+    private mutating func carryOut(_ verdict: Verdict, _ evidence: Evidence) throws(JournalError) {
+        let id = evidence.generation.id
+        switch verdict {
+        case .keep: break
+        case .restore(let content, let isSynced): try restore(evidence, content, isSynced)
+        case .lose:
+            try quarantine(id, evidence.node?.path)
+            if let node = evidence.node { try tables.delete(node) }
+            try tables.connection.run("DELETE FROM generation WHERE id = ?", [.integer(id.value)])
+        case .damaged:
+            try tables.connection.run("UPDATE generation SET is_sealed = 1 WHERE id = ?", [.integer(id.value)])
+            guard var node = evidence.node else { break }
+            node.schedule.attention =
+                "its local data is missing or cut short: cancel this change and save the file again"
+            try tables.update(node)
+            report.items.append(RecoveryReport.Item(path: node.path, outcome: .damaged))
+        }
+    }
+
+    private mutating func restore(
+        _ evidence: Evidence,
+        _ content: ContentMap,
+        _ isSynced: Bool
+    ) throws(JournalError) {
+        let old = evidence.generation
+        let isNewFile = old.underlay == .none && !old.isSealed
+        let isFileUnused = content.extents.isEmpty && evidence.file != nil && !isNewFile
+        let hasDroppedWrites = isFileUnused && (!evidence.isRecorded || content != old.content)
+        if isNewBoot, !old.isSynced, hasDroppedWrites {
+            try quarantine(old.id, evidence.node?.path)
+        } else if hasDroppedWrites {
+            // Now and not after the commit, when a flusher could already fill the file for an upload.
+            try removeStaging(old.id)
+            report.items.append(RecoveryReport.Item(path: evidence.node?.path, outcome: .reverted))
+        } else if content != old.content {
+            let outcome: RecoveryReport.Item.Outcome = isNewFile ? .kept(content.size) : .reverted
+            report.items.append(RecoveryReport.Item(path: evidence.node?.path, outcome: outcome))
+        }
+        _ = try tables.record(old.id, content, isSealed: true, isSynced: isSynced)
+        if isNewBoot, !old.isSynced {
+            // What was sent of it before the power loss may be other bytes than these: begin anew.
+            try tables.connection.run(
+                "UPDATE transfer SET generation = NULL WHERE generation = ?",
+                [.integer(old.id.value)]
+            )
+        }
+        guard content != old.content, isNewFile, let file = evidence.file, var node = evidence.node else { return }
+        node.attributes.modified = file.modified
+        node.attributeSequence = try tables.nextSequence()
+        try tables.update(node)
+    }
+}

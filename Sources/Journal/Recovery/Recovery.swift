@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Database
+internal import Glibc
+internal import Platform
+
+/// One recovery: a transaction over all rows, and the moves of staging files that belong to it.
+///
+/// Files go to quarantine before the commit and are deleted after it, so a crash
+/// at any point leaves either the old rows with their files or the new ones.
+struct Recovery {
+    let journal: Journal
+    let tables: Tables
+    let now: Timestamp
+    /// Rows that cannot be trusted after power loss are those that were not synced.
+    let isNewBoot: Bool
+    /// Staging files without a row are only waste, not the last trace of lost rows.
+    let isContinued: Bool
+    var report: RecoveryReport
+    /// Rows may be missing that others were meant to go with.
+    var hasLostRows: Bool
+    var garbage: [GenerationID] = []
+
+    static func run(
+        _ journal: Journal,
+        _ boot: String,
+        _ now: Timestamp,
+        _ report: inout RecoveryReport
+    ) throws(JournalError) {
+        let start = report
+        let done = try journal.write(durable: true) { tables throws(JournalError) in
+            let known = try tables.text("boot")
+            var recovery = Recovery(
+                journal: journal,
+                tables: tables,
+                now: now,
+                isNewBoot: known != nil && known != boot,
+                isContinued: known != nil && start.salvagedFrom == nil,
+                report: start,
+                hasLostRows: start.salvagedFrom != nil
+            )
+            try recovery.run(boot)
+            return recovery
+        }
+        report = done.report
+        do throws(SystemError) {
+            for generation in done.garbage { try journal.removeStaging(generation) }
+        } catch {
+            throw JournalError(system: error)
+        }
+    }
+
+    private mutating func run(_ boot: String) throws(JournalError) {
+        report.isNewBoot = isNewBoot
+        let names = try stagingNames()
+        try removeUnreadable("generation") { tables, id throws(JournalError) in
+            _ = try tables.generation(GenerationID(id))
+        }
+        try removeUnreadable("node") { tables, id throws(JournalError) in _ = try tables.node(NodeID(id)) }
+        try removeUnreadable("transfer") { tables, id throws(JournalError) in _ = try tables.transfer(TransferID(id)) }
+        if isNewBoot || !isContinued { try tables.skipNames(beyond: names.max() ?? 0) }
+        try recoverGenerations()
+        try recoverNodes()
+        try collectGarbage(names)
+        try tables.setText("boot", boot)
+    }
+
+    /// Removes rows whose values make no sense, so that they cannot stop the others from being read.
+    private mutating func removeUnreadable(
+        _ table: String,
+        _ read: (Tables, Int64) throws(JournalError) -> Void
+    ) throws(JournalError) {
+        for id in try tables.connection.all("SELECT id FROM \(table)", [], { $0.integer(0) }) {
+            do throws(JournalError) {
+                try read(tables, id)
+            } catch {
+                Log.error("journal", "row \(id) of table \(table) is unreadable and was removed: \(error)")
+                try tables.connection.run("DELETE FROM \(table) WHERE id = ?", [.integer(id)])
+                report.items.append(RecoveryReport.Item(path: nil, outcome: .lost))
+                hasLostRows = true
+            }
+        }
+    }
+
+    private mutating func recoverNodes() throws(JournalError) {
+        try removeEmptyNodes()
+        for id in try tables.connection.all("SELECT id FROM node ORDER BY id", [], { NodeID($0.integer(0)) }) {
+            guard var node = try tables.node(id) else { continue }
+            if hasLostRows, try mayDestroy(node) {
+                // The row that was to keep the object's content elsewhere may be among the lost.
+                node.schedule.attention = Self.doubt
+                try tables.update(node)
+            }
+            guard node.isOpen else { continue }
+            node.isOpen = false
+            try tables.dropEmptyGeneration(&node)
+            try tables.update(node)
+            _ = try tables.removeIfClean(node)
+        }
+    }
+
+    private static let doubt = """
+        the journal was damaged: this change would overwrite or delete an object that may be meant to be kept \
+        elsewhere; retry does it, cancel keeps the object
+        """
+
+    /// Removes rows of files whose content is not known any more.
+    private mutating func removeEmptyNodes() throws(JournalError) {
+        let condition = "WHERE g.id IS NULL AND (n.kind = 0 OR n.kind = 2 AND n.target IS NULL)"
+        for node in try tables.nodes(condition) {
+            try tables.delete(node)
+            report.items.append(RecoveryReport.Item(path: node.path, outcome: .lost))
+            hasLostRows = true
+        }
+    }
+
+    /// Whether a row takes away an object at its key that its own content does not come from.
+    private func mayDestroy(_ node: JournalNode) throws(JournalError) -> Bool {
+        guard node.base != .absent else { return false }
+        return try !tables.sources(of: node).contains(node.path)
+    }
+
+    /// Removes generations that nothing names, and staging files of no generation.
+    private mutating func collectGarbage(_ names: Set<Int64>) throws(JournalError) {
+        try tables.connection.run("DELETE FROM released")
+        while true {
+            let sql = """
+                SELECT id FROM generation WHERE id NOT IN (SELECT generation FROM node WHERE generation IS NOT NULL)
+                    AND id NOT IN (SELECT generation FROM transfer WHERE generation IS NOT NULL) AND id NOT IN
+                    (SELECT underlay_generation FROM generation WHERE underlay_generation IS NOT NULL)
+                """
+            let unused = try tables.connection.all(sql) { $0.integer(0) }
+            if unused.isEmpty { break }
+            for id in unused { try tables.connection.run("DELETE FROM generation WHERE id = ?", [.integer(id)]) }
+        }
+        let kept = Set(try tables.connection.all("SELECT id FROM generation") { $0.integer(0) })
+        for name in names.subtracting(kept).sorted() {
+            if isContinued {
+                garbage.append(GenerationID(name))
+                report.orphans += 1
+            } else {
+                try quarantine(GenerationID(name), nil)
+            }
+        }
+    }
+
+    /// Moves a staging file to quarantine, if there is one, and reports it.
+    mutating func quarantine(_ generation: GenerationID, _ path: ObjectKey?) throws(JournalError) {
+        let name = (path?.name.bytes ?? []).prefix(100).map { byte -> UInt8 in
+            let isPlain = byte > 0x20 && byte < 0x7F && byte != UInt8(ascii: "/")
+            return isPlain ? byte : UInt8(ascii: "_")
+        }
+        let label = path == nil ? "orphan" : String(decoding: name, as: UTF8.self)
+        let target = "\(journal.directory)/quarantine/\(Self.stamp(now))-\(generation)-\(label)"
+        do throws(SystemError) {
+            guard try FileStatus.of(journal.stagingPath(generation)) != nil else {
+                if path != nil { report.items.append(RecoveryReport.Item(path: path, outcome: .reverted)) }
+                return
+            }
+            try Files.rename(journal.stagingPath(generation), to: target, durable: true)
+        } catch {
+            throw JournalError(system: error)
+        }
+        report.items.append(RecoveryReport.Item(path: path, outcome: .quarantined(target)))
+    }
+
+    /// The generations that have staging files; other names are left alone.
+    private func stagingNames() throws(JournalError) -> Set<Int64> {
+        do throws(SystemError) {
+            return Set(try Files.names(in: "\(journal.directory)/staging").compactMap { Int64($0.string) })
+        } catch {
+            throw JournalError(system: error)
+        }
+    }
+
+    /// A time as part of a file name.
+    static func stamp(_ time: Timestamp) -> String {
+        time.rfc3339.filter { $0 != ":" }
+    }
+}

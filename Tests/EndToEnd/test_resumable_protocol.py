@@ -1,0 +1,561 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the Moorage authors
+"""`moorage serve` speaks every version of IETF resumable uploads: checked on the wire, byte by byte."""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import socket
+import time
+
+import pytest
+from harness.bucket import ACCESS_KEY, SECRET_KEY, clean_environment
+from harness.processes import Child
+from harness.resumable import VERSIONS, Dialect, sha256_field
+
+TARGET = "/bucket/dir/object"
+
+
+class OpenServer:
+    """`moorage serve` without credentials: on loopback it takes unsigned requests."""
+
+    def __init__(self, binary, folder):
+        self.binary = binary
+        self.root = os.path.join(folder, "open")
+        self.log = os.path.join(folder, "open-server.log")
+        os.makedirs(os.path.join(self.root, "bucket"))
+        self.start("127.0.0.1:0")
+
+    def start(self, listen):
+        command = [self.binary, "serve", self.root, "--listen", listen, "--foreground"]
+        self.child = Child(command, ["listening on "], env=clean_environment(), log=self.log)
+        self.address = self.child.ready_lines[0].removeprefix("http://").rstrip("/")
+
+    def restart(self, how=signal.SIGKILL):
+        self.child.end(how)
+        self.start(self.address)
+
+    def stop(self):
+        self.child.end()
+
+
+@pytest.fixture
+def open_server(binary, folder, stack):
+    server = OpenServer(binary, folder)
+    stack.callback(server.stop)
+    return server
+
+
+@pytest.fixture(params=VERSIONS)
+def dialect(request, open_server):
+    return Dialect(request.param, open_server.address)
+
+
+def stored(dialect, target=TARGET):
+    """The object's content by a plain GET, None when there is none."""
+    with dialect.wire() as wire:
+        _, response = wire.ask("GET", target)
+    return response.body if response.status == 200 else None
+
+
+def content(size, seed=1):
+    return random.Random(seed).randbytes(size)
+
+
+# Discovery
+
+
+def test_options_tell_the_limits(dialect):
+    response = dialect.options(TARGET)
+    assert response.status in (200, 204)
+    dialect.check_version(response)
+    limits = dialect.limits(response)
+    assert limits and all(value >= 0 for value in limits.values())
+    assert "expires" not in limits or dialect.number <= 6
+    assert "max-age" not in limits or dialect.number >= 7
+    if dialect.number >= 6:
+        assert response["Accept-Patch"] == "application/partial-upload"
+
+
+@pytest.mark.parametrize("version", ["2", "10", "0", "-9", "nine", "9, 8"])
+def test_an_unknown_version_is_told_ours(open_server, version):
+    dialect = Dialect("9", open_server.address)
+    for method in ("OPTIONS", "PUT"):
+        fields = {"Upload-Draft-Interop-Version": version, "Upload-Complete": "?1"}
+        _, response = dialect.ask(method, TARGET, fields, b"x" if method == "PUT" else b"")
+        assert response.status == 400
+        assert response["Upload-Draft-Interop-Version"] == "9"
+    assert stored(dialect) is None
+
+
+def test_a_request_without_the_protocol_is_a_plain_one(open_server):
+    dialect = Dialect("9", open_server.address)
+    interim, response = dialect.ask("PUT", TARGET, {"Upload-Draft-Interop-Version": "9"}, b"plain")
+    assert response.status == 200 and not [r for r in interim if r.status == 104]
+    assert response.get("Upload-Complete") is None
+    assert stored(dialect) == b"plain"
+
+
+# Creation
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST"])
+def test_a_whole_upload_in_one_request(dialect, method):
+    data = content(300_000)
+    with dialect.wire() as wire:
+        interim, response = wire.ask(method, TARGET, dialect.fields(complete=True), data)
+    announced = [r for r in interim if r.status == 104]
+    assert announced and announced[0].get("Location"), "no 104 before the content"
+    dialect.check_version(announced[0])
+    assert all(r.get("Location") is None for r in announced[1:])
+    assert response.status in (200, 201)
+    dialect.check_version(response)
+    assert dialect.complete(response) is True
+    assert response["ETag"].strip('"') == hashlib.md5(data).hexdigest()
+    assert stored(dialect) == data
+    assert dialect.offset(announced[0]["Location"]) == (len(data), True)
+
+
+def test_the_announcement_comes_before_the_content_is_sent(dialect):
+    with dialect.wire() as wire:
+        wire.begin("PUT", TARGET, dialect.fields(complete=True, Expect="100-continue"), 4)
+        first = wire.response()
+        assert first.status == 104 and first["Location"]
+        if dialect.number >= 8:
+            assert dialect.limits(first)
+        assert wire.response().status == 100
+        wire.send(b"data")
+        assert wire.final()[1].status in (200, 201)
+    assert stored(dialect) == b"data"
+
+
+def test_an_empty_incomplete_creation_is_followed_by_appends(dialect):
+    data = content(100_000)
+    url, response = dialect.create(TARGET, length=len(data))
+    assert response.status == 201
+    dialect.check_version(response)
+    assert response["Location"] == url
+    assert dialect.complete(response) is False
+    if dialect.number >= 8:
+        assert dialect.limits(response)
+    assert dialect.offset(url) == (0, False)
+    assert stored(dialect) is None
+    response = dialect.append(url, 0, data[:40_000], False)
+    assert response.status == (201 if dialect.number <= 6 else 204)
+    dialect.check_version(response)
+    assert dialect.complete(response) is False
+    assert int(response["Upload-Offset"]) == 40_000
+    assert dialect.offset(url) == (40_000, False)
+    assert stored(dialect) is None
+    response = dialect.append(url, 40_000, data[40_000:], True)
+    assert response.status in (200, 201) and dialect.complete(response) is True
+    assert response["ETag"].strip('"') == hashlib.md5(data).hexdigest()
+    assert stored(dialect) == data
+
+
+def test_an_empty_append_completes(dialect):
+    url, response = dialect.create(TARGET, body=b"all of it")
+    assert response.status == 201
+    assert dialect.offset(url) == (9, False)
+    response = dialect.append(url, 9, b"", True)
+    assert dialect.complete(response) is True
+    assert stored(dialect) == b"all of it"
+
+
+def test_an_empty_object(dialect):
+    url, response = dialect.create(TARGET, complete=True)
+    assert dialect.complete(response) is True
+    assert stored(dialect) == b""
+
+
+def test_a_chunked_append(dialect):
+    url, _ = dialect.create(TARGET)
+    with dialect.wire() as wire:
+        wire.begin("PATCH", url, dialect.fields(complete=True, offset=0, Transfer_Encoding="chunked"))
+        wire.send(b"5\r\nhello\r\n6;x=y\r\n world\r\n0\r\n\r\n")
+        assert dialect.complete(wire.final()[1]) is True
+    assert stored(dialect) == b"hello world"
+
+
+def test_the_fields_of_the_creation_describe_the_object(dialect):
+    url, _ = dialect.create(TARGET, Content_Type="text/x-test", x_amz_meta_color="blue")
+    assert dialect.append(url, 0, b"x", True).status in (200, 201)
+    with dialect.wire() as wire:
+        _, response = wire.ask("HEAD", TARGET)
+    assert response["Content-Type"] == "text/x-test"
+    assert response["x-amz-meta-color"] == "blue"
+    assert not [name for name in response.fields if name.startswith("upload-")]
+
+
+def test_bad_completion_fields_are_refused(open_server):
+    dialect = Dialect("9", open_server.address)
+    for value in ("1", "true", "?2", ""):
+        fields = dialect.fields() | {"Upload-Complete": value}
+        assert dialect.ask("PUT", TARGET, fields, b"x")[1].status == 400, value
+    assert stored(dialect) is None
+
+
+# Offsets
+
+
+def test_a_wrong_offset_is_refused_and_told(dialect):
+    url, _ = dialect.create(TARGET, body=b"0123456789")
+    for wrong in (0, 9, 11, 10**12):
+        response = dialect.append(url, wrong, b"abc", True)
+        assert response.status == 409
+        assert int(response["Upload-Offset"]) == 10
+        assert dialect.complete(response) is False
+        assert response["Content-Type"] == "application/problem+json"
+        problem = json.loads(response.body)
+        assert problem["type"] == "https://iana.org/assignments/http-problem-types#mismatching-upload-offset"
+        assert (problem["expected-offset"], problem["provided-offset"]) == (10, wrong)
+    assert dialect.offset(url) == (10, False)
+    assert dialect.complete(dialect.append(url, 10, b"abc", True)) is True
+    assert stored(dialect) == b"0123456789abc"
+
+
+def test_appends_without_their_fields_are_refused(dialect):
+    url, _ = dialect.create(TARGET, body=b"12345")
+    good = dialect.fields(complete=False, offset=5)
+    for name in ("Upload-Offset", "Upload-Complete", "Content-Type"):
+        if name in good:
+            fields = {key: value for key, value in good.items() if key != name}
+            _, response = dialect.ask("PATCH", url, fields, b"abc")
+            assert response.status == (415 if name == "Content-Type" else 400), name
+    for offset in ("-1", "5.0", "five", "1e3", "5, 5"):
+        _, response = dialect.ask("PATCH", url, good | {"Upload-Offset": offset}, b"abc")
+        assert response.status == 400, offset
+    assert dialect.offset(url) == (5, False)
+
+
+def test_without_its_field_an_append_of_version_three_completes(open_server):
+    dialect = Dialect("3", open_server.address)
+    url, _ = dialect.create(TARGET, body=b"12345")
+    _, response = dialect.ask("PATCH", url, dialect.fields(offset=5), b"678")
+    assert dialect.complete(response) is True
+    assert stored(dialect) == b"12345678"
+
+
+def test_lengths_must_agree(dialect):
+    if dialect.number >= 6:
+        _, response = dialect.create(TARGET, body=b"12345", complete=True, length=6)
+        assert response.status == 400
+        url, _ = dialect.create(TARGET, length=10)
+        assert dialect.append(url, 0, b"x" * 11, False).status == 400
+        assert dialect.append(url, 0, b"x" * 9, True).status == 400
+        assert dialect.append(url, 0, b"x" * 10, True).status in (200, 201)
+    # A creation that ends the upload fixes its length, also when it is cut.
+    url = cut_creation(dialect, b"x" * 5, declared=20)
+    offset, _ = dialect.offset(url)
+    response = dialect.append(url, offset, b"y" * (30 - offset), True)
+    assert response.status == 400
+    assert dialect.offset(url) == (offset, False)
+    assert dialect.append(url, offset, b"y" * (20 - offset), True).status in (200, 201)
+
+
+def test_the_offset_is_also_told_to_get(open_server):
+    dialect = Dialect("9", open_server.address)
+    url, _ = dialect.create(TARGET, body=b"123", length=5)
+    _, response = dialect.ask("GET", url, dialect.fields())
+    assert response.status in (200, 204) and response["Upload-Offset"] == "3"
+    assert response["Upload-Length"] == "5" and response["Upload-Complete"] == "?0"
+    assert dialect.limits(response)["max-age"] > 3600
+
+
+def test_retrieval_and_cancellation_take_no_upload_fields(open_server):
+    for version in ("3", "5", "8"):
+        dialect = Dialect(version, open_server.address)
+        url, _ = dialect.create(TARGET)
+        for method in ("HEAD", "DELETE"):
+            fields = dialect.fields() | {"Upload-Offset": "0"}
+            assert dialect.ask(method, url, fields)[1].status == 400
+        assert dialect.offset(url) == (0, False)
+
+
+# Broken transfers
+
+
+def cut_creation(dialect, sent, declared, graceful=True):
+    """Sends part of a creation's content and closes; returns the upload's URL."""
+    wire = dialect.wire()
+    wire.begin("PUT", TARGET, dialect.fields(complete=True), declared)
+    announced = wire.response()
+    assert announced.status == 104
+    wire.send(sent)
+    close(wire, graceful)
+    return announced["Location"]
+
+
+def close(wire, graceful):
+    if not graceful:
+        linger = (1).to_bytes(4, "little") + (0).to_bytes(4, "little")
+        # Let the server take what is in the socket: a reset drops it.
+        time.sleep(0.3)
+        wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    wire.socket.close()
+
+
+def settled_offset(dialect, url, expected):
+    """The offset once the server has taken what was on its way."""
+    deadline = time.monotonic() + 10
+    while (result := dialect.offset(url))[0] != expected and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return result
+
+
+@pytest.mark.parametrize("graceful", [True, False], ids=["fin", "reset"])
+def test_a_cut_creation_resumes_at_the_byte(dialect, graceful):
+    data = content(1_000_000)
+    url = cut_creation(dialect, data[:345_678], len(data), graceful)
+    time.sleep(0.2)
+    assert dialect.offset(url) == (345_678, False)
+    assert stored(dialect) is None
+    assert dialect.complete(dialect.append(url, 345_678, data[345_678:], True)) is True
+    assert stored(dialect) == data
+
+
+def test_many_cuts_and_restarts_end_in_the_right_content(dialect, open_server, seed):
+    generator = random.Random(seed)
+    data = generator.randbytes(2_000_000)
+    url, _ = dialect.create(TARGET, length=len(data))
+    offset, rounds, sent = 0, 0, 0
+    while offset < len(data):
+        rounds += 1
+        assert rounds < 60
+        end = min(len(data), offset + generator.randrange(1, 400_000))
+        with dialect.wire() as wire:
+            complete = end == len(data)
+            wire.begin("PATCH", url, dialect.fields(complete=complete, offset=offset), end - offset)
+            if generator.random() < 0.6:
+                count = generator.randrange(end - offset)
+                wire.send(data[offset : offset + count])
+                sent += count
+                time.sleep(0.05)
+                if generator.random() < 0.3:
+                    open_server.restart()
+            else:
+                wire.send(data[offset:end])
+                sent += end - offset
+                assert wire.final()[1].status < 300
+        time.sleep(0.05)
+        offset, complete = dialect.offset(url)
+    assert complete is True
+    assert stored(dialect) == data
+    assert sent < len(data) + 1_000_000
+
+
+def test_a_head_takes_over_from_a_stuck_append(dialect):
+    url, _ = dialect.create(TARGET)
+    with dialect.wire() as stuck:
+        stuck.begin("PATCH", url, dialect.fields(complete=False, offset=0), 1_000_000)
+        stuck.send(b"z" * 123_456)
+        time.sleep(0.3)
+        begun = time.monotonic()
+        assert dialect.offset(url) == (123_456, False)
+        assert time.monotonic() - begun < 5
+        _, response = stuck.final()
+        assert response.status >= 400 and dialect.complete(response) is not True
+    assert dialect.append(url, 123_456, b"end", True).status in (200, 201)
+    assert stored(dialect) == b"z" * 123_456 + b"end"
+
+
+def test_an_append_takes_over_from_a_stuck_creation(dialect):
+    with dialect.wire() as stuck:
+        stuck.begin("PUT", TARGET, dialect.fields(complete=False), 1_000_000)
+        url = stuck.response()["Location"]
+        stuck.send(b"z" * 1000)
+        time.sleep(0.3)
+        assert dialect.append(url, 1000, b"y" * 10, True).status in (200, 201)
+    assert stored(dialect) == b"z" * 1000 + b"y" * 10
+
+
+def test_a_delete_takes_over_too(dialect):
+    url, _ = dialect.create(TARGET)
+    with dialect.wire() as stuck:
+        stuck.begin("PATCH", url, dialect.fields(complete=True, offset=0), 1000)
+        stuck.send(b"z")
+        time.sleep(0.2)
+        assert dialect.delete(url).status == 204
+    assert dialect.ask("HEAD", url, dialect.fields())[1].status == 404
+    assert stored(dialect) is None
+
+
+def test_progress_is_told_at_most_once_a_second(dialect):
+    url, _ = dialect.create(TARGET)
+    with dialect.wire() as wire:
+        wire.begin("PATCH", url, dialect.fields(complete=True, offset=0), 250)
+        begun = time.monotonic()
+        for _ in range(25):
+            wire.send(b"0123456789")
+            time.sleep(0.1)
+        interim, response = wire.final()
+        seconds = time.monotonic() - begun
+    assert dialect.complete(response) is True
+    told = [r for r in interim if r.status == 104]
+    if dialect.number < 5:
+        assert told == []
+        return
+    assert 1 <= len(told) <= seconds + 1
+    offsets = [int(r["Upload-Offset"]) for r in told]
+    assert offsets == sorted(offsets) and all(0 < offset <= 250 for offset in offsets)
+    for response in told:
+        dialect.check_version(response)
+        assert response.get("Location") is None
+
+
+# The end
+
+
+def test_a_finished_upload_keeps_answering(dialect, open_server):
+    data = content(5000)
+    url, _ = dialect.create(TARGET)
+    first = dialect.append(url, 0, data, True)
+    for _ in range(2):
+        assert dialect.offset(url) == (5000, True)
+        again = dialect.append(url, 5000, b"", True)
+        assert again.status == first.status and again["ETag"] == first["ETag"]
+        assert dialect.complete(again) is True
+        open_server.restart()
+    refused = dialect.append(url, 5000, b"more", True)
+    if 6 <= dialect.number <= 8:
+        assert refused.status == 400
+        assert json.loads(refused.body)["type"].endswith("#completed-upload")
+    else:
+        assert 400 <= refused.status < 500
+    assert stored(dialect) == data
+
+
+def test_the_target_keeps_its_old_content_until_the_end(dialect):
+    with dialect.wire() as wire:
+        wire.ask("PUT", TARGET, {}, b"old")
+    url, _ = dialect.create(TARGET, body=b"new, but n")
+    assert stored(dialect) == b"old"
+    dialect.append(url, 10, b"ot yet", True)
+    assert stored(dialect) == b"new, but not yet"
+
+
+def test_conditions_hold_at_creation_and_at_the_end(dialect):
+    url, response = dialect.create(TARGET, If_None_Match="*")
+    assert response.status == 201
+    with dialect.wire() as wire:
+        _, plain = wire.ask("PUT", TARGET, {}, b"theirs")
+    response = dialect.append(url, 0, b"ours", True)
+    assert response.status == 412
+    assert dialect.complete(response) is True
+    assert stored(dialect) == b"theirs"
+    _, response = dialect.create(TARGET, If_None_Match="*")
+    assert response.status == 412
+    _, response = dialect.create(TARGET, If_Match='"0123456789abcdef0123456789abcdef"')
+    assert response.status == 412
+    url, response = dialect.create(TARGET, If_Match=plain["ETag"])
+    assert response.status == 201
+    assert dialect.append(url, 0, b"ours", True).status in (200, 201)
+    assert stored(dialect) == b"ours"
+
+
+def test_a_cancelled_upload_is_gone(dialect, open_server):
+    url, _ = dialect.create(TARGET, body=b"12345")
+    response = dialect.delete(url)
+    assert response.status == 204
+    dialect.check_version(response)
+    open_server.restart(signal.SIGTERM)
+    for method in ("HEAD", "DELETE"):
+        assert dialect.ask(method, url, dialect.fields())[1].status == 404
+    assert dialect.append(url, 5, b"x", True).status == 404
+    assert stored(dialect) is None
+
+
+def test_an_unknown_upload_is_not_found(dialect):
+    url, _ = dialect.create(TARGET)
+    token = url.rsplit("/", 1)[1]
+    other = url[: -len(token)] + ("0" * len(token) if token[0] != "0" else "1" * len(token))
+    for wrong in (other, url + "x", url[:-1], url.upper(), url + "/", url[: -len(token)], url[: -len(token)] + "..%2f"):
+        _, response = dialect.ask("HEAD", wrong, dialect.fields())
+        assert response.status in (400, 403, 404), wrong
+
+
+def test_upload_urls_cannot_be_guessed(open_server):
+    dialect = Dialect("9", open_server.address)
+    tokens = [dialect.create(TARGET)[0].rsplit("/", 1)[1] for _ in range(20)]
+    assert len(set(tokens)) == 20
+    assert all(len(token) * 4 >= 128 for token in tokens)
+    # Nothing on disk names them.
+    names = [name for _, folders, files in os.walk(open_server.root) for name in folders + files]
+    assert not [name for name in names for token in tokens if token in name]
+
+
+def test_other_methods_are_not_allowed(dialect):
+    url, _ = dialect.create(TARGET)
+    for method in ("PUT", "POST"):
+        _, response = dialect.ask(method, url, dialect.fields(), b"x")
+        assert response.status == 405 and "PATCH" in response["Allow"]
+
+
+# Digests and limits
+
+
+def test_a_wrong_content_digest_takes_nothing(dialect):
+    url, _ = dialect.create(TARGET, body=b"12345")
+    response = dialect.append(url, 5, b"67890", False, Content_Digest=sha256_field(b"other"))
+    assert response.status == 400 and dialect.complete(response) is not True
+    assert dialect.offset(url) == (5, False)
+    response = dialect.append(url, 5, b"67890", True, Content_Digest=sha256_field(b"67890"))
+    assert dialect.complete(response) is True
+    assert stored(dialect) == b"1234567890"
+
+
+def test_a_wrong_representation_digest_stores_nothing(dialect):
+    url, _ = dialect.create(TARGET, Repr_Digest=sha256_field(b"what was meant"))
+    response = dialect.append(url, 0, b"what was sent", True)
+    assert response.status == 400
+    assert stored(dialect) is None
+    url, _ = dialect.create(TARGET, Repr_Digest=sha256_field(b"right"))
+    dialect.append(url, 0, b"ri", False)
+    assert dialect.append(url, 2, b"ght", True).status in (200, 201)
+    assert stored(dialect) == b"right"
+
+
+def test_what_is_too_large_is_refused_at_once(dialect):
+    limits = dialect.limits(dialect.options(TARGET))
+    too_large = limits["max-size"] + 1
+    with dialect.wire() as wire:
+        wire.begin("PUT", TARGET, dialect.fields(complete=True), too_large)
+        assert wire.final()[1].status == 413
+    if dialect.number >= 6:
+        _, response = dialect.create(TARGET, length=too_large)
+        assert response.status == 413
+
+
+# Authority
+
+
+def signed(server, method, path, fields, body_hash="UNSIGNED-PAYLOAD"):
+    """The fields with a signature by botocore."""
+    from botocore.auth import S3SigV4Auth
+    from botocore.awsrequest import AWSRequest
+    from botocore.credentials import Credentials
+
+    request = AWSRequest(method, server.url.rstrip("/") + path, headers=dict(fields))
+    request.headers["X-Amz-Content-SHA256"] = body_hash
+    request.context["payload_signing_enabled"] = False
+    S3SigV4Auth(Credentials(ACCESS_KEY, SECRET_KEY), "s3", "us-east-1").add_auth(request)
+    return {name: value for name, value in request.headers.items() if name.lower() != "host"}
+
+
+def test_every_request_needs_authority(server):
+    dialect = Dialect("9", server.address)
+    path = "/bucket/object"
+    fields = dialect.fields(complete=False)
+    assert dialect.ask("PUT", path, fields)[1].status == 403
+    interim, response = dialect.ask("PUT", path, signed(server, "PUT", path, fields))
+    assert response.status == 201, response
+    url = response["Location"]
+    for method in ("HEAD", "DELETE", "PATCH"):
+        fields = dialect.fields() if method != "PATCH" else dialect.fields(complete=True, offset=0)
+        assert dialect.ask(method, url, fields)[1].status == 403, method
+    fields = dialect.fields(complete=True, offset=0)
+    _, response = dialect.ask("PATCH", url, signed(server, "PATCH", url, fields), b"signed content")
+    assert response.status == 200, response
+    assert server.client().get_object(Bucket="bucket", Key="object")["Body"].read() == b"signed content"
