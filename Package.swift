@@ -115,6 +115,13 @@ let package = Package(
         tests("Control", ["Base", "Platform", "Control"]),
         tests("Policy", ["Base", "Policy"]),
         tests("S3Wire", ["Base", "Digests", "HTTPWire", "S3Wire"]),
+        tests("CurlTransport", ["Base", "Platform", "HTTPWire", "CurlTransport"]),
+        tests(
+            "Stores",
+            [
+                "Base", "Platform", "Digests", "HTTPWire", "ObjectStore", "CurlTransport", "Stores", "BucketServer",
+            ]
+        ),
         tests(
             "Flusher",
             [

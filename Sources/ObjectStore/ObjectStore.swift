@@ -51,6 +51,9 @@ package struct StoreCapabilities: Hashable, Sendable {
     package var copy: Bool?
     /// UploadPartCopy works, nil while unknown.
     package var partCopy: Bool?
+    /// An object `folder/` can stand beside objects in the folder, nil while unknown; without it empty folders
+    /// cannot be kept at this remote, and putting a marker throws `.unsupported`.
+    package var folderMarkers: Bool?
     /// Multipart uploads work, nil while unknown.
     package var multipart: Bool?
     /// The interop version of IETF resumable uploads, 0 for the final form; `.some(nil)` when there is none.

@@ -65,7 +65,7 @@ package struct ListObjectsResult: Hashable, Sendable {
     package var next: String? {
         guard isTruncated else { return nil }
         switch paging {
-        case .v2(_, let token, _): return token
+        case .v2(_, let token, _): return token == "" ? nil : token
         case .v1(_, let marker):
             let last = [entries.last?.key, commonPrefixes.last].compactMap { $0 }.max()
             return (marker ?? last)?.string

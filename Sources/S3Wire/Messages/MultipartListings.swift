@@ -55,7 +55,8 @@ package struct ListPartsResult: Hashable, Sendable {
     package var next: Int? { isTruncated ? parts.last?.number : nil }
 
     package init(_ root: XMLElement) throws(XMLProblem) {
-        try root.expect("ListPartsResult")
+        // moto names the document its own way.
+        if root.name != "ListPartsResponse" { try root.expect("ListPartsResult") }
         isURLEncoded = root["EncodingType"] == "url"
         bucket = root["Bucket"] ?? ""
         key = try root.key("Key", isEncoded: isURLEncoded) ?? .root

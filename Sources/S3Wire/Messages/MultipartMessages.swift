@@ -16,7 +16,8 @@ package struct CreateMultipartUploadResult: Hashable, Sendable {
     }
 
     package init(_ root: XMLElement) throws(XMLProblem) {
-        try root.expect("InitiateMultipartUploadResult")
+        // rclone names the document after the operation.
+        if root.name != "InitiateMultipartUpload" { try root.expect("InitiateMultipartUploadResult") }
         bucket = root["Bucket"] ?? ""
         key = ObjectKey(root["Key"] ?? "")
         uploadID = try root.required("UploadId")
@@ -134,7 +135,8 @@ package struct CopyResult: Hashable, Sendable {
     package init(_ root: XMLElement, kind: Kind) throws(XMLProblem) {
         try root.expect(kind.rawValue)
         self.kind = kind
-        entityTag = try root.required("ETag")
+        // rclone leaves it out when an object is copied onto itself.
+        entityTag = kind == .object ? root["ETag"] ?? "" : try root.required("ETag")
         lastModified = root.time("LastModified")
     }
 

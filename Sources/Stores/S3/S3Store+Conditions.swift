@@ -66,7 +66,7 @@ extension S3Store {
     }
 
     /// What the remote holds under a key now, nil when nothing.
-    private func currentVersion(_ key: ObjectKey) throws(StoreError) -> ObjectVersion? {
+    func currentVersion(_ key: ObjectKey) throws(StoreError) -> ObjectVersion? {
         do throws(StoreError) {
             return try status(of: key, cancellation: nil).version
         } catch {

@@ -44,9 +44,9 @@ extension S3Store {
             throw StoreError(.protocolViolation, "the listing is not usable: \(error)")
         }
         let page = self.page(result, prefix: prefix)
-        // A server that repeats its token would have us list for ever.
-        if let next = page.next, next == continuation {
-            throw StoreError(.protocolViolation, "the listing does not advance")
+        // A part of a folder must not pass for the whole, nor may a repeated token have us list for ever.
+        if result.isTruncated, page.next == nil || page.next == continuation {
+            throw StoreError(.protocolViolation, "the server cut the listing short and does not say how to go on")
         }
         return page
     }
