@@ -16,6 +16,8 @@ final class HTTPConnection: @unchecked Sendable {
     private let statistics: ServerStatistics
     private let idleTimeout: @Sendable () -> Double
     private let input: ConnectionInput
+    /// The method of a request whose content was not read to its end.
+    private var unreadMethod: String?
 
     init(
         socket: ConnectionSocket,
@@ -92,6 +94,7 @@ final class HTTPConnection: @unchecked Sendable {
         if !exchange.hasSentFinal { exchange.sendMissingAnswer() }
         exchange.drain()
         let wasInterrupted = exchange.finish()
+        if !exchange.isComplete { unreadMethod = head.method }
         Log.debug("serve", "\(peer) \(head.method) \(request.rawPath) \(exchange.finalStatus)")
         return !exchange.mustClose && !wasInterrupted
     }
@@ -115,6 +118,7 @@ final class HTTPConnection: @unchecked Sendable {
         socket.shutdownWriting()
         let deadline = monotonicSeconds() + limits.lingerTimeout
         while true {
+            if let unreadMethod { statistics.countReceived(unreadMethod, input.available.count) }
             input.drop(input.available.count)
             let remaining = deadline - monotonicSeconds()
             guard remaining > 0, (try? input.fill(timeout: remaining)) == true else { break }

@@ -61,7 +61,7 @@ extension BucketStorage {
     }
 
     /// Removes folders that hold nothing and are no objects themselves, as other programs may have left them.
-    private func removeEmptyFolders(below folder: OpenFile, depth: Int = 0) throws(StorageError) {
+    func removeEmptyFolders(below folder: OpenFile, depth: Int = 0) throws(StorageError) {
         let entries = try storing { () throws(SystemError) in try FolderCalls.entries(of: folder) }
         guard depth < 512, entries.allSatisfy(\.isFolder) else { return }
         for entry in entries {

@@ -60,24 +60,20 @@ extension BucketStorage {
             end += part.size
         }
         let size = end
-        guard let (name, _) = try dataName(in: folder), let file = try openPartFile(name, in: folder) else {
-            return nil
-        }
+        guard let (file, _) = try openData(in: folder) else { return nil }
         try storing { () throws(SystemError) in try file.descriptor.truncate(to: size) }
-        return StagedFile(adopting: file, size: size, name: name, folder: folder)
+        return StagedFile(adopting: file, size: size, name: Self.dataName, folder: folder)
     }
 
     private func copyParts(_ parts: [StoredPart], in folder: OpenFile) throws(StorageError) -> StagedFile {
         let staged = try stage(expected: parts.reduce(0) { $0 + $1.size })
-        let data = try dataName(in: folder)
         for part in parts {
-            let name: ObjectKey?
-            let offset: Int64
-            switch part.location {
-            case .file(let own): (name, offset) = (own, 0)
-            case .slot(let start): (name, offset) = (data?.0, start)
-            }
-            guard let name, let file = try openPartFile(name, in: folder) else { throw .noSuchUpload }
+            let (name, offset) =
+                switch part.location {
+                case .file(let own): (own, Int64(0))
+                case .slot(let start): (Self.dataName, start)
+                }
+            guard let file = try openPartFile(name, in: folder) else { throw .noSuchUpload }
             try staged.append(file, ByteRange(offset: offset, count: part.size))
         }
         return staged

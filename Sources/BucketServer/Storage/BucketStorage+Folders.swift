@@ -59,6 +59,17 @@ extension BucketStorage {
         }
     }
 
+    /// Removes a folder that is no object and holds none, only empty folders at most; whether it is gone.
+    func removeUnusedFolder(_ name: ObjectKey, in parent: OpenFile) throws(StorageError) -> Bool {
+        try structure.withLock { _ throws(StorageError) in
+            guard let folder = try openFolder(name, in: parent), try marker(of: folder) == nil else { return false }
+            try removeEmptyFolders(below: folder)
+            return try storing { () throws(SystemError) in
+                try FolderCalls.removeFolder(name, in: parent.descriptor.raw)
+            }
+        }
+    }
+
     private func removeIfUnused(
         _ name: ObjectKey,
         parents: ArraySlice<ObjectKey>,

@@ -17,10 +17,12 @@ struct StagedPart {
 // Parts of equal size go straight to their places in one file ("slots"), so
 // that completing an upload is a rename. A part that comes a second time, has
 // another size or an unknown one becomes a file of its own, and completing
-// then copies. Names in the upload's folder: `data.SIZE`, `slot.NUMBER` (empty,
-// says that the slot is whole), `part.NUMBER`.
+// then copies. Names in the upload's folder: `data`, `slots` (their size),
+// `slot.NUMBER` (empty, says that the slot is whole), `part.NUMBER`.
 extension BucketStorage {
     private static let leastSlotSize: Int64 = 5 << 20
+    static let dataName = ObjectKey("data")
+    private static let slotsName = ObjectKey("slots")
 
     /// Runs `body` with a place for a part's content.
     ///
@@ -46,8 +48,9 @@ extension BucketStorage {
 
     /// The part's slot, when it is free and the part fits into it.
     private func openSlot(_ number: Int, size: Int64, in folder: OpenFile) throws(StorageError) -> StagedPart? {
-        guard size > 0, try storedPart(number, in: folder) == nil else { return nil }
-        guard let (data, slotSize) = try openData(in: folder, makingSlotsOf: size), size <= slotSize else { return nil }
+        guard size > 0, try storedPart(number, in: folder, dataSize: .max) == nil,
+            let (data, slotSize) = try openData(in: folder, makingSlotsOf: size), size <= slotSize
+        else { return nil }
         let offset = Int64(number - 1) * slotSize
         let range = ByteRange(offset: offset, count: size)
         return StagedPart(number: number, content: StagedFile(stretch: range, of: data), offset: offset)
@@ -58,29 +61,34 @@ extension BucketStorage {
         in folder: OpenFile,
         makingSlotsOf size: Int64
     ) throws(StorageError) -> (OpenFile, Int64)? {
-        try keyLocks.withLock(try storing { () throws(SystemError) in try folder.descriptor.status().inode }) {
-            () throws(StorageError) in
-            if let (name, slotSize) = try dataName(in: folder) {
-                let file = try storing { () throws(SystemError) in
-                    try FolderCalls.open(name, beneath: folder.descriptor.raw, O_RDWR)
-                }
-                return file.map { ($0, slotSize) }
-            }
+        let inode = try storing { () throws(SystemError) in try folder.descriptor.status().inode }
+        return try keyLocks.withLock(inode) { () throws(StorageError) in
+            if let known = try openData(in: folder) { return known }
             guard size >= Self.leastSlotSize else { return nil }
+            try writeSlotSize(size, in: folder)
             let file = try storing { () throws(SystemError) in
-                try FolderCalls.createFile(ObjectKey("data.\(size)"), in: folder.descriptor.raw)
+                try FolderCalls.createFile(Self.dataName, in: folder.descriptor.raw)
             }
             return (file, size)
         }
     }
 
-    /// The name of the shared file and the size of its slots.
-    func dataName(in folder: OpenFile) throws(StorageError) -> (ObjectKey, Int64)? {
-        let entries = try storing { () throws(SystemError) in try FolderCalls.entries(of: folder) }
-        for entry in entries where entry.name.string.hasPrefix("data.") {
-            if let size = Int64(entry.name.string.dropFirst(5)) { return (entry.name, size) }
+    /// The shared file and the size of its slots; nil when there is none.
+    func openData(in folder: OpenFile) throws(StorageError) -> (OpenFile, Int64)? {
+        try storing { () throws(SystemError) -> (OpenFile, Int64)? in
+            guard let data = try FolderCalls.open(Self.dataName, beneath: folder.descriptor.raw, O_RDWR),
+                let slots = try FolderCalls.open(Self.slotsName, beneath: folder.descriptor.raw, O_RDONLY)
+            else { return nil }
+            let text = String(decoding: slots.descriptor.prefix(32), as: UTF8.self)
+            return Int64(text).map { (data, $0) }
         }
-        return nil
+    }
+
+    private func writeSlotSize(_ size: Int64, in folder: OpenFile) throws(StorageError) {
+        let staged = try stage()
+        try storing { () throws(SystemError) in try staged.file.descriptor.write(Array(String(size).utf8)) }
+        try synchronize(staged.file)
+        try storing { () throws(SystemError) in try staged.place(as: Self.slotsName, in: folder) }
     }
 
     /// Makes a received part one of the upload's, durably, in the place of an earlier one of its number.
@@ -134,21 +142,30 @@ extension BucketStorage {
                 return name.hasPrefix("part.") || name.hasPrefix("slot.") ? Int(name.dropFirst(5)) : nil
             }
         )
+        let dataSize = try storing { () throws(SystemError) in
+            try FolderCalls.status(Self.dataName, in: folder.descriptor.raw)?.size ?? 0
+        }
         var parts: [StoredPart] = []
         for number in numbers.sorted() {
-            if let part = try storedPart(number, in: folder) { parts.append(part) }
+            if let part = try storedPart(number, in: folder, dataSize: dataSize) { parts.append(part) }
         }
         return parts
     }
 
     /// A part that is there; a file of its own is newer than the slot.
-    private func storedPart(_ number: Int, in folder: OpenFile) throws(StorageError) -> StoredPart? {
+    ///
+    /// A slot beyond the end of the shared file was cut off by a completion that then failed.
+    private func storedPart(
+        _ number: Int,
+        in folder: OpenFile,
+        dataSize: Int64
+    ) throws(StorageError) -> StoredPart? {
         if let (record, size) = try partRecord(Self.partName(number), in: folder) {
             return StoredPart(number: number, record: record, size: size, location: .file(Self.partName(number)))
         }
         guard let (record, _) = try partRecord(Self.slotName(number), in: folder),
             let offset = record.fields["Slot-Offset"].flatMap({ Int64($0) }),
-            let size = record.fields["Slot-Size"].flatMap({ Int64($0) })
+            let size = record.fields["Slot-Size"].flatMap({ Int64($0) }), offset + size <= dataSize
         else { return nil }
         return StoredPart(number: number, record: record, size: size, location: .slot(offset: offset))
     }

@@ -61,6 +61,7 @@ extension BucketStorage {
             } catch {
                 switch error.code {
                 case ENOENT: continue
+                case EISDIR where try removeUnusedFolder(path.name, in: parent): continue
                 case EISDIR, ENOTEMPTY, EEXIST: throw .isFolder
                 default: throw StorageError(error)
                 }

@@ -55,10 +55,10 @@ package final class BucketStorage: Sendable {
         }
     }
 
-    /// Makes a file's content and record durable.
+    /// Makes a file's content and record durable; fdatasync(2) would leave the record out.
     func synchronize(_ file: OpenFile) throws(StorageError) {
         guard syncs else { return }
-        try storing { () throws(SystemError) in try file.descriptor.synchronizeData() }
+        try storing { () throws(SystemError) in try file.descriptor.synchronize() }
     }
 
     /// Makes the names in a folder durable.

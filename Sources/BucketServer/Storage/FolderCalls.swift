@@ -132,3 +132,12 @@ enum FolderCalls {
         }
     }
 }
+
+extension FileDescriptor {
+    /// The first bytes of a small file, at most `count`; fewer or none when they cannot be read.
+    func prefix(_ count: Int) -> [UInt8] {
+        [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
+            filled = max(0, pread(raw, buffer.baseAddress, count, 0))
+        }
+    }
+}
