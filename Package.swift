@@ -110,6 +110,13 @@ let package = Package(
         tests("Digests", ["Digests"]),
         tests("HTTPWire", ["Base", "HTTPWire"]),
         tests("BucketServer", ["Base", "Platform", "HTTPWire", "BucketServer"]),
+        tests(
+            "Upload",
+            [
+                "Base", "Platform", "HTTPWire", "ObjectStore", "Stores", "CurlTransport", "ResumableUpload", "Flusher",
+                "BucketServer",
+            ]
+        ),
         tests("ResumableUpload", ["Base", "HTTPWire", "ResumableUpload"]),
         tests("TestSupport", ["Base", "Platform"]),
         tests("Control", ["Base", "Platform", "Control"]),
