@@ -28,7 +28,8 @@ package enum CommandLineTool {
 
     /// Every command, in the order of help.
     static let commands: [CommandDefinition] = [
-        ServeCommand.definition, UnmountCommand.definition, StatusCommand.definition, UploadsCommand.definition,
+        MountCommand.definition, ServeCommand.definition, UnmountCommand.definition, StatusCommand.definition,
+        UploadsCommand.definition,
         FlushCommand.definition,
         PolicyCommand.definition, CacheCommand.definition, DocumentationCommand.definition,
     ]

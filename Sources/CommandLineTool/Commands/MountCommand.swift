@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Configuration
+internal import FuseBridge
+internal import Glibc
+internal import Synchronization
+
+/// `moorage mount`: a bucket as a folder.
+enum MountCommand {
+    static let definition = CommandDefinition(
+        name: "mount",
+        operands: "REMOTE MOUNTPOINT",
+        operandCount: 2...2,
+        flags: [
+            FlagDefinition("o", "OPT[,OPT...]", "settings, see below"),
+            FlagDefinition("foreground", nil, "stay in the foreground"),
+            FlagDefinition("ready-fd", "NUMBER", ""),
+        ],
+        summary: "mount a bucket, s3://BUCKET[/PREFIX], or a section of the configuration file",
+        details: OptionDocumentation.help()
+    ) { arguments throws(CommandFailure) in
+        let instance = try Instance.current()
+        let mountpoint = AbsolutePath.resolvedFolder(arguments.operands[1])
+        let request: MountRequest
+        do throws(ConfigurationError) {
+            request = try MountRequest(
+                remote: arguments.operands[0],
+                mountpoint: mountpoint,
+                options: arguments.values("o"),
+                instance: instance,
+                environment: ProcessEnvironment.all()
+            )
+        } catch {
+            throw CommandFailure("mount: \(error.description)", status: 32)
+        }
+        let ready = arguments.value("ready-fd").flatMap { Int32($0) }
+        if arguments.has("foreground") { return try serve(request, instance, ready) }
+        try checkMountpoint(mountpoint)
+        let launcher = MountLauncher(
+            request: request,
+            options: arguments.values("o"),
+            directories: instance.directories.runtime
+        )
+        if let note = try launcher.launch() { Console.note(note) }
+        return 0
+    }
+
+    private static func checkMountpoint(_ path: String) throws(CommandFailure) {
+        do throws(CommandFailure) {
+            try Mountpoint.check(path)
+        } catch {
+            throw CommandFailure(error.message, status: 32)
+        }
+    }
+
+    private static func serve(
+        _ request: MountRequest,
+        _ instance: Instance,
+        _ ready: Int32?
+    ) throws(CommandFailure) -> Int32 {
+        // Before any thread starts: they inherit the mask.
+        MountSession.blockSignals()
+        let parent = Parent(descriptor: ready)
+        do throws(CommandFailure) {
+            try checkMountpoint(request.mountpoint)
+            try MountProcess(request: request, instance: instance).run { parent.ready($0) }
+            return 0
+        } catch {
+            parent.failed(error)
+            throw error
+        }
+    }
+}
+
+/// The command that started this process, which hears once how the mount went.
+private final class Parent: Sendable {
+    private let pipe: Mutex<ReadinessPipe?>
+
+    init(descriptor: Int32?) {
+        pipe = Mutex(ReadinessPipe(descriptor: descriptor))
+    }
+
+    func ready(_ note: String?) {
+        let pipe = pipe.withLock { $0.take() }
+        if let pipe { pipe.ready(note: note) }
+    }
+
+    func failed(_ failure: CommandFailure) {
+        let pipe = pipe.withLock { $0.take() }
+        if let pipe { pipe.failed(failure) }
+    }
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import BlockCache
+internal import Catalog
+internal import Configuration
+internal import Control
+internal import CurlTransport
+internal import FileSystem
+internal import FuseBridge
+internal import Glibc
+internal import Journal
+internal import ObjectStore
+internal import Platform
+
+/// The process that serves a mount, in the foreground.
+struct MountProcess {
+    let request: MountRequest
+    let instance: Instance
+
+    private var volume: VolumeDescription { request.volume }
+
+    /// Mounts, calls `onReady` with a note for people, and returns when the file system is unmounted.
+    func run(onReady: @escaping @Sendable (String?) -> Void) throws(CommandFailure) {
+        let places = instance.directories.places(of: volume)
+        let wasKnown = try prepare(places)
+        let lock = try lock(places)
+        defer { lock.release() }
+        let remote = try connect()
+        let note = try check(remote, wasKnown: wasKnown)
+        let journal = try openJournal(places)
+        do {
+            let catalog = try Catalog(directory: places.cache)
+            let cache = try BlockCache(options: cacheOptions(places), source: remote)
+            let link = try FlusherLink(
+                launcher: instance.launcher,
+                volume: volume.id,
+                credentials: HandedCredentials.ofEnvironment()
+            ) { event in
+                if case .reachable(_, true) = event { remote.becameReachable() }
+            }
+            defer { link.close() }
+            let fileSystem = FileSystem(
+                options: fileSystemOptions(),
+                remote: remote,
+                journal: journal,
+                catalog: catalog,
+                cache: cache,
+                onChange: { link.wake() }
+            )
+            let session = try MountSession(options: mountOptions(), fileSystem: fileSystem)
+            try session.run { onReady(note) }
+        } catch {
+            throw CommandFailure("mount: \(request.mountpoint): \(error)", status: 32)
+        }
+    }
+
+    // MARK: Local state
+
+    /// Makes the folders and notes what the flusher needs; tells whether the volume was mounted here before.
+    private func prepare(_ places: VolumePlaces) throws(CommandFailure) -> Bool {
+        do throws(ConfigurationError) {
+            try places.prepare()
+            let wasKnown = (try? VolumeDescription(loading: places.description)) != nil
+            return wasKnown
+        } catch {
+            throw CommandFailure("mount: \(error.description)", status: 32)
+        }
+    }
+
+    private func lock(_ places: VolumePlaces) throws(CommandFailure) -> HeldLock {
+        do throws(SystemError) {
+            if let lock = try FileLock(acquiring: places.mountLock) { return HeldLock(lock) }
+        } catch {
+            throw CommandFailure("mount: \(places.mountLock): \(error.reason)", status: 32)
+        }
+        let pid = FileLock.holder(of: places.mountLock).pid.map { " by process \($0)" } ?? ""
+        throw CommandFailure(
+            "mount: \(request.remote): mounted already\(pid); a volume is mounted once at a time, unmount it there first",
+            status: 32
+        )
+    }
+
+    private func openJournal(_ places: VolumePlaces) throws(CommandFailure) -> Journal {
+        do {
+            try volume.save(to: places.description)
+            let (journal, report) = try Journal.recovering(directory: places.state)
+            for item in report.items {
+                Log.warning("recovery", "\(item.path?.string ?? "a file of unknown name"): \(item.outcome)")
+            }
+            if let folder = report.salvagedFrom {
+                Log.error("recovery", "the journal was damaged; the old one is in \(folder)")
+            }
+            return journal
+        } catch {
+            throw CommandFailure("mount: \(places.state): \(error)", status: 32)
+        }
+    }
+
+    // MARK: The remote
+
+    private func connect() throws(CommandFailure) -> Remote {
+        do {
+            let transport = try CurlTransport()
+            return Remote(store: try volume.store(environment: ProcessEnvironment.all(), transport: transport))
+        } catch {
+            throw CommandFailure("mount: \(request.remote): \(error)", status: 32)
+        }
+    }
+
+    /// Refuses a remote that cannot be used; one that does not answer is no obstacle to a volume known before.
+    private func check(_ remote: Remote, wasKnown: Bool) throws(CommandFailure) -> String? {
+        do throws(StoreError) {
+            try remote.store.check()
+            return nil
+        } catch {
+            guard error.cause == .unreachable || error.cause == .temporary, wasKnown else {
+                throw CommandFailure("mount: \(request.remote): \(error)", status: 32)
+            }
+            return "\(request.remote) does not answer (\(error)); mounted with what is known locally"
+        }
+    }
+
+    // MARK: Options
+
+    private func cacheOptions(_ places: VolumePlaces) -> BlockCache.Options {
+        BlockCache.Options(
+            directory: places.blocks,
+            blockSize: volume.blockSize,
+            capacity: volume.cacheSize,
+            minimumFree: volume.cacheFree
+        )
+    }
+
+    private func fileSystemOptions() -> FileSystemOptions {
+        let values = request.values
+        var options = FileSystemOptions(uid: getuid(), gid: getgid())
+        options.isReadOnly = values.flag(.readOnly)
+        if let uid = values.number(.uid) { options.uid = UInt32(uid) }
+        if let gid = values.number(.gid) { options.gid = UInt32(gid) }
+        if let mask = values.number(.umask) { options.umask = UInt32(mask) }
+        options.metadataAge = volume.metadataAge
+        if let age = values.seconds(.kernelAge) { options.kernelAge = age }
+        return options
+    }
+
+    private func mountOptions() -> MountOptions {
+        MountOptions(
+            mountpoint: request.mountpoint,
+            source: volume.remote,
+            isReadOnly: request.values.flag(.readOnly),
+            allowsOther: request.values.flag(.allowOther)
+        )
+    }
+}
+
+/// Keeps a file lock until it is told to let go.
+private final class HeldLock {
+    private let lock: FileLock
+
+    init(_ lock: consuming FileLock) {
+        self.lock = lock
+    }
+
+    /// Marks the place up to which the lock is needed.
+    func release() {}
+}

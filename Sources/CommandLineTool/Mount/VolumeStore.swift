@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Configuration
+internal import CurlTransport
+internal import ObjectStore
+internal import Stores
+
+extension VolumeDescription {
+    /// The remote of this volume; nothing is sent yet.
+    ///
+    /// `environment` may hold `AWS_*` credentials; it goes before the AWS files unless a profile is named.
+    func store(environment: [String: String], transport: CurlTransport) throws(StoreError) -> S3Store {
+        var configuration = S3StoreConfiguration(
+            endpoint: endpoint,
+            region: region,
+            bucket: bucket,
+            prefix: ObjectKey(prefix),
+            isPathStyle: pathStyle
+        )
+        configuration.connectTimeout = connectTimeout
+        configuration.stallTimeout = stallTimeout
+        let credentials: any CredentialsProvider =
+            anonymous ? StaticCredentials.anonymous : SharedCredentials(profile: profile, environment: environment)
+        return try S3Store(configuration: configuration, credentials: credentials, transport: transport)
+    }
+}
