@@ -74,7 +74,7 @@ let package = Package(
             "Flusher",
             [
                 "Base", "Platform", "Digests", "HTTPWire", "ObjectStore", "ResumableUpload", "Catalog", "BlockCache",
-                "Journal", "Policy", "Control", "Configuration",
+                "Database", "Journal", "Policy", "Control", "Configuration",
             ]
         ),
 

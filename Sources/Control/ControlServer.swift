@@ -47,6 +47,17 @@ package final class ControlServer: Sendable {
         for session in state.inspect({ Array($0.clients.values) }) { session.publish(event) }
     }
 
+    /// Closes the socket when no client is connected; false when one is.
+    package func stopIfUnused() -> Bool {
+        let isUnused = state.update { state in
+            guard state.clients.isEmpty else { return false }
+            state.isStopped = true
+            return true
+        }
+        if isUnused { stop() }
+        return isUnused
+    }
+
     /// Closes the socket and every connection.
     package func stop() {
         let sessions = state.update { state in

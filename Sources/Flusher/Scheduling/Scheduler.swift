@@ -53,6 +53,8 @@ package struct Scheduler: Sendable {
     private var alarms = BinaryHeap<Alarm>()
     private var dependents: [RowID: Set<RowID>] = [:]
     private var lastStamp: UInt64 = 0
+    /// The number of rows known of each volume.
+    private var counts: [String: Int] = [:]
 
     package init(limits: SchedulerLimits = SchedulerLimits()) {
         self.limits = limits
@@ -95,6 +97,7 @@ package struct Scheduler: Sendable {
         // What it waited for is asked anew when its turn comes.
         unlink(row.id)
         withdraw(row.id)
+        if old == nil { counts[row.id.volume, default: 0] += 1 }
         entries[row.id] = Entry(row: row, stamp: nextStamp())
         reconsider(row.id, now: now)
     }
@@ -250,7 +253,7 @@ package struct Scheduler: Sendable {
     private mutating func forget(_ id: RowID) {
         withdraw(id)
         unlink(id)
-        entries[id] = nil
+        if entries.removeValue(forKey: id) != nil { counts[id.volume, default: 1] -= 1 }
     }
 
     // MARK: dependencies
@@ -272,4 +275,12 @@ package struct Scheduler: Sendable {
             reconsider(dependent, now: now)
         }
     }
+}
+
+extension Scheduler {
+    /// Whether a row is known that will or may be worked on without a person.
+    package var hasActiveRows: Bool { entries.values.contains { !$0.row.facts.isPaused } }
+
+    /// Whether no row of a volume is known.
+    package func isEmpty(of volume: String) -> Bool { counts[volume, default: 0] == 0 }
 }

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Catalog
+internal import Database
+internal import Journal
+internal import ObjectStore
+internal import Platform
+
+/// Notes in the volume's catalog what the flusher did and saw.
+///
+/// The catalog may be deleted, full or damaged at any time: a failure is logged, the mount asks the remote then.
+struct CatalogAdapter: CatalogSink {
+    let catalog: Catalog
+
+    func committed(
+        _ path: ObjectKey,
+        version: ObjectVersion,
+        attributes: FileAttributes,
+        target: ObjectKey?,
+        generation: GenerationID?
+    ) {
+        note(path) { () throws(DatabaseError) in
+            try catalog.committed(
+                path,
+                version: version,
+                metadata: ObjectMetadata(attributes),
+                target: target,
+                generation: generation?.value,
+                at: .now()
+            )
+        }
+    }
+
+    func removed(_ path: ObjectKey) {
+        note(path) { () throws(DatabaseError) in try catalog.removed(path, at: .now()) }
+    }
+
+    func committedDirectory(_ path: ObjectKey, attributes: FileAttributes) {
+        note(path) { () throws(DatabaseError) in
+            try catalog.committedDirectory(path, version: nil, metadata: ObjectMetadata(attributes), at: .now())
+        }
+    }
+
+    func removedDirectory(_ path: ObjectKey) {
+        note(path) { () throws(DatabaseError) in try catalog.removedDirectory(path, at: .now()) }
+    }
+
+    func found(_ path: ObjectKey, _ status: ObjectStatus?) {
+        note(path) { () throws(DatabaseError) in
+            let token = try catalog.token()
+            guard let status else {
+                _ = try catalog.markAbsent(path, since: token, at: .now())
+                return
+            }
+            let entry = CatalogEntry(
+                path: path,
+                kind: .file,
+                version: status.version,
+                metadata: status.metadata,
+                checkedAt: .now()
+            )
+            _ = try catalog.store(entry, since: token)
+        }
+    }
+
+    private func note(_ path: ObjectKey, _ body: () throws(DatabaseError) -> Void) {
+        do throws(DatabaseError) {
+            try body()
+        } catch {
+            Log.warning("flusher", "the catalog does not take in \(path): \(error)")
+        }
+    }
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+package import Journal
+package import ObjectStore
+
+/// Where the flusher notes what the remote has, before it removes a journal row, so that no reader sees a gap.
+///
+/// Failures are the sink's to bear: what the catalog does not know is asked of the remote again.
+package protocol CatalogSink: Sendable {
+    /// We made the object at `path`; `attributes` are those it was sent with.
+    func committed(
+        _ path: ObjectKey,
+        version: ObjectVersion,
+        attributes: FileAttributes,
+        target: ObjectKey?,
+        generation: GenerationID?
+    )
+    /// We deleted the object at `path`.
+    func removed(_ path: ObjectKey)
+    /// We made or renewed the marker of the folder at `path`.
+    func committedDirectory(_ path: ObjectKey, attributes: FileAttributes)
+    /// We deleted the marker of the folder at `path`.
+    func removedDirectory(_ path: ObjectKey)
+    /// A request showed what the remote has at `path`; nil: nothing.
+    func found(_ path: ObjectKey, _ status: ObjectStatus?)
+}

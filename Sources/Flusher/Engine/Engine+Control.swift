@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Control
+internal import Database
+internal import Journal
+internal import ObjectStore
+internal import Platform
+internal import Policy
+
+/// Answers clients out of the engine.
+final class EngineControl: ControlHandler {
+    private let engine: Engine
+    private let onStop: @Sendable () -> Void
+
+    /// `onStop` is called when a client asks the flusher to end; it must not block.
+    init(engine: Engine, onStop: @escaping @Sendable () -> Void) {
+        self.engine = engine
+        self.onStop = onStop
+    }
+
+    func handle(_ request: ControlRequest, report: (FlushProgress) -> Bool) -> ControlReply {
+        switch request {
+        case .credentials(let volume, let credentials):
+            engine.take(credentials, for: volume)
+            return .done
+        case .wake(let volume):
+            engine.wake(volume)
+            return .done
+        case .status: return .status(report: engine.statusReport())
+        case .uploads(let selection): return .uploads(uploads: engine.uploadReports(selection))
+        case .change(let verb, let selection): return engine.change(verb, selection)
+        case .flush(let selection, let timeout): return engine.flush(selection, timeout: timeout, report: report)
+        case .stop:
+            onStop()
+            return .done
+        case .hello, .subscribe: return .failed(reason: "not expected here")
+        }
+    }
+}
+
+extension Engine {
+    /// The rows a selection means, by volume; what it names and is not there is told apart.
+    func select(_ selection: UploadSelection) -> (rows: [(VolumeSession, [JournalNode])], problems: [String]) {
+        var rows: [(VolumeSession, [JournalNode])] = []
+        var problems: [String] = []
+        var missing = Set(selection.ids)
+        for session in sessions(selection) {
+            do throws(JournalError) {
+                let nodes = try session.journal.pendingNodes(limit: 100_000).filter {
+                    selection.means($0, in: session.id)
+                }
+                for node in nodes { missing.remove(UploadReport.id(session.id, node.id)) }
+                if !nodes.isEmpty { rows.append((session, nodes)) }
+            } catch {
+                problems.append("\(session.id): \(error)")
+            }
+        }
+        problems += missing.sorted().map { "\($0): no such upload" }
+        return (rows, problems)
+    }
+
+    func sessions(_ selection: UploadSelection) -> [VolumeSession] {
+        let all = state.inspect { $0.volumes.values.map(\.session) }
+        let wanted = all.filter { selection.volumes.isEmpty || selection.volumes.contains($0.id) }
+        return wanted.sorted { $0.id < $1.id }
+    }
+
+    /// Carries out a verb on the rows of a selection.
+    func change(_ verb: UploadVerb, _ selection: UploadSelection) -> ControlReply {
+        let (rows, selectionProblems) = select(selection)
+        var problems = selectionProblems
+        var reports: [UploadReport] = []
+        for (session, nodes) in rows {
+            do throws(JournalError) {
+                try apply(verb, nodes, session, &problems)
+            } catch {
+                problems.append("\(session.id): \(error)")
+                continue
+            }
+            reread(nodes, session)
+            if verb == .now || verb == .retry { force(nodes, session) }
+            reports += reportsNow(nodes, session)
+            publish(.changed(volume: session.id))
+        }
+        return .changed(uploads: reports, refused: problems)
+    }
+
+    private func apply(
+        _ verb: UploadVerb,
+        _ nodes: [JournalNode],
+        _ session: VolumeSession,
+        _ problems: inout [String]
+    ) throws(JournalError) {
+        let ids = nodes.map(\.id)
+        switch verb {
+        case .pause:
+            try session.journal.setPaused(ids, true)
+            cancelJobs(ids, session)
+        case .resume: try session.journal.setPaused(ids, false)
+        case .now, .retry: try session.journal.retryNow(ids)
+        case .cancel:
+            for node in nodes {
+                guard !node.isOpen else {
+                    problems.append("\(node.path): is being written")
+                    continue
+                }
+                if try !session.journal.drop(node) { problems.append("\(node.path): changed meanwhile") }
+            }
+            cancelJobs(ids, session)
+            state.inspect { $0.maintainAt = 0 }
+        }
+    }
+
+    private func cancelJobs(_ ids: [NodeID], _ session: VolumeSession) {
+        let jobs = state.inspect { state in
+            ids.compactMap { state.jobs[RowID(volume: session.id, node: $0.value)] }
+        }
+        for job in jobs { job.cancellation.cancel() }
+    }
+
+    /// Reads rows anew after a change that has no place in the order of changes.
+    private func reread(_ nodes: [JournalNode], _ session: VolumeSession) {
+        for node in nodes {
+            let now: JournalNode?
+            do throws(JournalError) {
+                now = try session.journal.node(node.id)
+            } catch {
+                continue
+            }
+            state.update { state in
+                if let now {
+                    _ = state.take(now, of: session.id)
+                } else {
+                    state.scheduler.remove(RowID(volume: session.id, node: node.id.value), now: .now())
+                }
+            }
+        }
+    }
+
+    func force(_ nodes: [JournalNode], _ session: VolumeSession) {
+        state.update { state in
+            for node in nodes {
+                state.scheduler.force(RowID(volume: session.id, node: node.id.value), now: .now())
+            }
+            state.volumes[session.id]?.probeSoonIfWaiting(monotonicSeconds())
+        }
+    }
+
+    private func reportsNow(_ nodes: [JournalNode], _ session: VolumeSession) -> [UploadReport] {
+        nodes.prefix(1000).compactMap { node in
+            guard let now = try? session.journal.node(node.id) else { return nil }
+            return report(now, session)
+        }
+    }
+}
+
+extension Volume {
+    /// Asks a remote that is away at once, as a person wants something of it.
+    mutating func probeSoonIfWaiting(_ now: Double) {
+        if probeAt != nil { probeSoon(now) }
+    }
+}
+
+extension UploadSelection {
+    /// Whether a row is meant.
+    func means(_ node: JournalNode, in volume: String) -> Bool {
+        if !ids.isEmpty, ids.contains(UploadReport.id(volume, node.id)) { return true }
+        if !paths.isEmpty { return paths.contains { node.path.isInside(ObjectKey($0)) } }
+        return ids.isEmpty
+    }
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Control
+internal import Database
+internal import Journal
+internal import Platform
+internal import Policy
+
+extension Engine {
+    /// What a flush still waits for in one volume.
+    private struct Share {
+        let session: VolumeSession
+        /// The newest change at the time of the call.
+        let sequence: ChangeSequence
+        var remaining: [JournalNode]
+    }
+
+    /// Uploads everything that is pending under a selection now, without regard to quiet periods and backoff.
+    ///
+    /// Ends when all of it is remote, when the time is over, or when only a person can help what is left.
+    func flush(
+        _ selection: UploadSelection,
+        timeout: Double?,
+        report: (FlushProgress) -> Bool
+    ) -> ControlReply {
+        let end = timeout.map { monotonicSeconds() + $0 }
+        scanVolumes()
+        var shares: [Share] = []
+        do throws(JournalError) {
+            shares = try begin(selection)
+        } catch {
+            return .failed(reason: error.description)
+        }
+        let files = shares.reduce(0) { $0 + $1.remaining.count }
+        let bytes = shares.reduce(0) { $0 + $1.remaining.reduce(0) { $0 + $1.size } }
+        var nextReport = 0.0
+        while !isStopping {
+            let started = monotonicSeconds()
+            if started >= nextReport {
+                guard report(progress(of: shares, files: files, bytes: bytes)) else { break }
+                nextReport = started + 0.5
+            }
+            shares.removeAll { $0.remaining.isEmpty }
+            if shares.isEmpty || isStuck(shares) || started >= end ?? .infinity { break }
+            let spent = monotonicSeconds() - started
+            _ = state.wait(timeout: max(0.1, min(spent * 4, 2))) { $0.isStopping ? true : nil }
+            for index in shares.indices { look(at: &shares[index], selection) }
+        }
+        let remaining = shares.flatMap { share in share.remaining.map { self.report($0, share.session) } }
+        return .flushed(remaining: Array(remaining.prefix(1000)))
+    }
+
+    private func begin(_ selection: UploadSelection) throws(JournalError) -> [Share] {
+        var shares: [Share] = []
+        for session in sessions(selection) {
+            refresh(session.id)
+            let sequence = try session.journal.currentSequence()
+            let nodes = try unsettled(session, sequence, selection)
+            guard !nodes.isEmpty else { continue }
+            force(nodes, session)
+            shares.append(Share(session: session, sequence: sequence, remaining: nodes))
+        }
+        return shares
+    }
+
+    /// The rows a flush waits for; a file that is being written is not closed yet, so nothing was promised for it.
+    private func unsettled(
+        _ session: VolumeSession,
+        _ sequence: ChangeSequence,
+        _ selection: UploadSelection
+    ) throws(JournalError) -> [JournalNode] {
+        try session.journal.unsettledNodes(through: sequence).filter {
+            !$0.isOpen && selection.means($0, in: session.id)
+        }
+    }
+
+    private func look(at share: inout Share, _ selection: UploadSelection) {
+        do throws(JournalError) {
+            let known = Set(share.remaining.map(\.id))
+            share.remaining = try unsettled(share.session, share.sequence, selection)
+            // What turned up later under the same call, such as a conflict copy, is hurried too.
+            let fresh = share.remaining.filter { !known.contains($0.id) }
+            if !fresh.isEmpty { force(fresh, share.session) }
+        } catch {
+            Log.warning("flusher", "\(share.session.id): \(error)")
+        }
+    }
+
+    /// Whether nothing that is left can go on without a person.
+    private func isStuck(_ shares: [Share]) -> Bool {
+        shares.allSatisfy { share in
+            share.remaining.allSatisfy { $0.schedule.isPaused || $0.schedule.attention != nil }
+        }
+    }
+
+    private func progress(of shares: [Share], files: Int, bytes: Int64) -> FlushProgress {
+        var left: Int64 = 0
+        var count = 0
+        for share in shares {
+            count += share.remaining.count
+            left += share.remaining.reduce(0) { $0 + $1.size }
+        }
+        return state.inspect { state in
+            let ids = Set(shares.map(\.session.id))
+            let sent = state.jobs.reduce(Int64(0)) { sum, job in
+                ids.contains(job.key.volume) ? sum + (job.value.progress?.sent ?? 0) : sum
+            }
+            let isOffline = ids.contains { id in state.volumes[id]?.facts.connection.value == .offline }
+            return FlushProgress(
+                filesTotal: files,
+                filesDone: max(0, files - count),
+                bytesTotal: bytes,
+                bytesDone: min(bytes, max(0, bytes - left + sent)),
+                isOffline: isOffline
+            )
+        }
+    }
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import BlockCache
+internal import Configuration
+internal import Database
+internal import Journal
+internal import ObjectStore
+internal import Platform
+internal import Policy
+
+extension Engine {
+    /// Ends transfers nobody wants, gives finished content to the cache, recovers what a dead mount left open.
+    func maintain() {
+        while !isStopping {
+            _ = state.wait(timeout: 1) { state in
+                state.isStopping || state.maintainAt <= monotonicSeconds() ? true : nil
+            }
+            state.inspect { $0.maintainAt = monotonicSeconds() + 5 }
+            for session in state.inspect({ $0.volumes.values.map(\.session) }) where !isStopping {
+                release(session)
+                if state.inspect({ $0.volumes[session.id]?.facts.isOpen ?? false }) { cleanUp(session) }
+                recover(session)
+                checkDisk(session)
+            }
+        }
+        for session in state.inspect({ $0.volumes.values.map(\.session) }) { release(session) }
+    }
+
+    /// Gives the files of finished content to the block cache, and deletes the others.
+    private func release(_ session: VolumeSession) {
+        do throws(JournalError) {
+            while true {
+                let released = try session.journal.releaseGenerations()
+                for generation in released {
+                    if let object = generation.object, let cache = session.cache {
+                        let path = session.journal.stagingPath(generation.id)
+                        cache.adopt(path, as: object.key, version: object.version)
+                    }
+                    removeStaging(generation.id, session)
+                }
+                if released.count < 1000 { break }
+            }
+            session.cache?.maintain()
+        } catch {
+            Log.error("flusher", "\(session.description.remote): \(error)")
+        }
+    }
+
+    private func removeStaging(_ generation: GenerationID, _ session: VolumeSession) {
+        do throws(SystemError) {
+            try session.journal.removeStaging(generation)
+        } catch {
+            Log.warning("flusher", "a file of finished content stays: \(error)")
+        }
+    }
+
+    /// Ends the transfers that no row wants in their form.
+    private func cleanUp(_ session: VolumeSession) {
+        guard let store = session.store, !session.idleTransfers.isEmpty else { return }
+        let entries: [(transfer: Transfer, fate: TransferFate)]
+        do throws(JournalError) {
+            entries = try session.journal.transfers()
+        } catch {
+            return Log.error("flusher", "\(session.description.remote): \(error)")
+        }
+        for entry in entries where !isStopping {
+            switch entry.fate {
+            // The row itself finishes an upload to the path it had before.
+            case .wanted, .moved: continue
+            case .superseded, .gone: end(entry.transfer, session, store)
+            }
+        }
+    }
+
+    private func end(_ transfer: Transfer, _ session: VolumeSession, _ store: any ObjectStore) {
+        guard session.claim(transfer.id) else { return }
+        defer { session.release(transfer.id) }
+        let settings = WorkSettings(gate: gate, parallelism: 1, host: options.host, publish: { _ in })
+        let row = RowID(volume: session.id, node: transfer.node.value)
+        let work = RowWork(
+            session: session,
+            store: store,
+            job: RunningJob(row: row, path: transfer.key),
+            settings: settings
+        )
+        do throws(WorkFailure) {
+            guard let current = session.transfer(transfer.id) else { return }
+            try TransferCleanup(work: work).settle(current)
+        } catch {
+            Log.info("flusher", "\(transfer.key): an upload nobody wants is not ended yet: \(error)")
+        }
+    }
+
+    /// Brings files back to what was acknowledged when the mount that wrote them died.
+    private func recover(_ session: VolumeSession) {
+        let isDue = state.inspect { state in
+            guard let volume = state.volumes[session.id], volume.hasOpenRows else { return false }
+            let now = monotonicSeconds()
+            guard volume.recoverAt <= now else { return false }
+            state.volumes[session.id]?.recoverAt = now + 3
+            return true
+        }
+        guard isDue, !FileLock.holder(of: session.places.mountLock).isHeld else { return }
+        do throws(SystemError) {
+            guard let lock = try FileLock(acquiring: session.places.mountLock) else { return }
+            recoverLocked(session, lock)
+        } catch {
+            Log.error("flusher", "\(session.description.remote): \(error)")
+        }
+    }
+
+    private func recoverLocked(_ session: VolumeSession, _ lock: borrowing FileLock) {
+        do throws(JournalError) {
+            guard try session.journal.pendingNodes(limit: 100_000).contains(where: \.isOpen) else {
+                return state.inspect { $0.volumes[session.id]?.hasOpenRows = false }
+            }
+            Log.notice("flusher", "\(session.description.remote): the mount ended with open files; recovering them")
+            let (_, report) = try Journal.recovering(directory: session.places.state)
+            for item in report.items { Log.notice("flusher", "\(item.path?.string ?? "?"): \(item.outcome)") }
+            state.update { state in
+                state.volumes[session.id]?.hasOpenRows = false
+                state.volumes[session.id]?.reloadAt = 0
+                state.volumes[session.id]?.refreshAt = 0
+                // The database is another file now: open it anew.
+                if report.salvagedFrom != nil {
+                    state.scheduler.removeVolume(session.id)
+                    state.volumes[session.id] = nil
+                    state.scanAt = 0
+                }
+            }
+        } catch {
+            Log.error("flusher", "\(session.description.remote): \(error)")
+        }
+    }
+
+    private func checkDisk(_ session: VolumeSession) {
+        guard state.inspect({ $0.volumes[session.id]?.facts.hasDiskSpace.value == false }),
+            let free = try? Files.freeSpace(at: session.places.state), free > 256 << 20
+        else { return }
+        observe(session.id) { volume, now in volume.facts.hasDiskSpace.observe(true, source: "statvfs", at: now) }
+    }
+}

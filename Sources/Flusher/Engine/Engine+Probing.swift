@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Configuration
+internal import Control
+internal import ObjectStore
+internal import Platform
+internal import Policy
+
+extension Engine {
+    /// Asks remotes that did not answer, one small request each, with growing pauses up to half a minute.
+    func probe() {
+        while !isStopping {
+            let due: String? = state.wait(timeout: 1) { state in
+                if state.isStopping { return "" }
+                let now = monotonicSeconds()
+                return state.volumes.first { $0.value.probeAt.map { $0 <= now } ?? false }?.key
+            }
+            guard let id = due, !id.isEmpty else { continue }
+            probe(id)
+        }
+    }
+
+    private func probe(_ id: String) {
+        let claimed: (session: VolumeSession, credentials: HandedCredentials?)? = state.inspect { state in
+            guard var volume = state.volumes[id] else { return nil }
+            volume.probeAt = nil
+            volume.isProbing = true
+            volume.lastProbe = monotonicSeconds()
+            state.volumes[id] = volume
+            return (volume.session, volume.handed)
+        }
+        guard let claimed else { return }
+        let result = check(claimed.session, claimed.credentials)
+        state.inspect { $0.volumes[id]?.isProbing = false }
+        guard let error = result else {
+            Log.info("flusher", "\(claimed.session.description.remote) answers again")
+            observe(id) { volume, now in volume.succeeded(now) }
+            return
+        }
+        observe(id) { volume, now in
+            volume.trouble = error.message
+            volume.probes += 1
+            switch error.cause {
+            case .authentication: volume.facts.authentication.observe(.refused, source: "probe", at: now)
+            case .unreachable, .temporary: volume.facts.connection.observe(.offline, source: "probe", at: now)
+            default:
+                // It answers, if only to say no: what it says to each row is the row's affair.
+                volume.facts.connection.observe(.online, source: "probe", at: now)
+            }
+            guard !volume.facts.isOpen else { return }
+            let delay = Backoff.delay(afterFailures: volume.probes, longest: 30, random: .random(in: 0..<1))
+            volume.probeAt = monotonicSeconds() + delay
+        }
+    }
+
+    /// Asks a remote; nil when it answers well.
+    private func check(_ session: VolumeSession, _ credentials: HandedCredentials?) -> StoreError? {
+        let wasRefused = state.inspect { $0.volumes[session.id]?.facts.authentication.value == .refused }
+        // Keys in files may have been renewed meanwhile.
+        if session.store == nil || wasRefused { connect(session, credentials: credentials) }
+        guard let store = session.store else { return StoreError(.authentication, "no credentials") }
+        do throws(StoreError) {
+            try store.check()
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    /// Takes in credentials, and tries again what was refused without them.
+    func take(_ credentials: HandedCredentials, for volume: String?) {
+        let sessions = state.update { state in
+            guard state.credentials[volume] != credentials else { return [VolumeSession]() }
+            state.credentials[volume] = credentials
+            var changed: [VolumeSession] = []
+            for (id, entry) in state.volumes where volume == nil ? state.credentials[id] == nil : id == volume {
+                state.volumes[id]?.handed = credentials
+                changed.append(entry.session)
+            }
+            return changed
+        }
+        for session in sessions {
+            connect(session, credentials: credentials)
+            guard session.store != nil else { continue }
+            observe(session.id) { volume, now in
+                volume.facts.authentication.observe(.unknown, source: "credentials", at: now)
+                volume.trouble = nil
+            }
+        }
+    }
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import BlockCache
+internal import Catalog
+internal import Configuration
+internal import Control
+internal import Database
+internal import Journal
+internal import ObjectStore
+internal import Platform
+internal import Policy
+
+extension Engine {
+    /// Opens volumes that are new, and takes in descriptions that changed.
+    func scanVolumes() {
+        let (volumes, damaged) = VolumeDescription.all(in: options.directories)
+        for problem in damaged { Log.warning("flusher", problem) }
+        for description in volumes {
+            let known = state.inspect { $0.volumes[description.id]?.session.description }
+            if known == description { continue }
+            if known != nil, !isIdle(description.id) { continue }
+            open(description)
+        }
+    }
+
+    /// Whether nothing of a volume runs, so that it can be opened anew.
+    private func isIdle(_ id: String) -> Bool {
+        state.inspect { state in
+            !state.jobs.keys.contains { $0.volume == id } && state.volumes[id]?.isProbing != true
+        }
+    }
+
+    /// Opens a volume, recovering it first when no mount holds it.
+    func open(_ description: VolumeDescription) {
+        let places = options.directories.places(of: description)
+        do throws(DatabaseError) {
+            let journal = try openJournal(places)
+            let session = try VolumeSession(
+                description: description,
+                places: places,
+                journal: journal,
+                catalog: openCatalog(places),
+                cache: openCache(description, places)
+            )
+            connect(session, credentials: state.inspect { $0.credentials[description.id] ?? $0.credentials[nil] })
+            let now = Timestamp.now()
+            state.update { state in
+                var volume = Volume(session: session, now: now)
+                volume.handed = state.credentials[description.id] ?? state.credentials[nil]
+                if let old = state.volumes[description.id] { volume.facts = old.facts }
+                if session.store == nil { volume.probeAt = monotonicSeconds() }
+                state.failed[description.id] = nil
+                state.volumes[description.id] = volume
+                state.scheduler.setFacts(volume.facts, settings: volume.settings, of: description.id, now: now)
+            }
+            Log.info("flusher", "opened \(description.remote)")
+        } catch {
+            Log.error("flusher", "\(description.remote): \(error)")
+            state.update { $0.failed[description.id] = error.description }
+        }
+    }
+
+    private func openJournal(_ places: VolumePlaces) throws(DatabaseError) -> Journal {
+        let lock: FileLock?
+        do throws(SystemError) {
+            lock = try FileLock(acquiring: places.mountLock)
+        } catch {
+            // No folder yet, or no right to it: opening the journal says it better.
+            lock = nil
+        }
+        guard lock != nil else { return try Journal(directory: places.state) }
+        let (journal, report) = try Journal.recovering(directory: places.state)
+        if report.isNotable { Log.warning("flusher", "recovered \(places.state): \(report.items.count) items") }
+        return journal
+    }
+
+    private func openCatalog(_ places: VolumePlaces) -> any CatalogSink {
+        do throws(DatabaseError) {
+            return CatalogAdapter(catalog: try Catalog(directory: places.cache))
+        } catch {
+            Log.warning("flusher", "no catalog in \(places.cache): \(error)")
+            return NoCatalog()
+        }
+    }
+
+    private func openCache(_ description: VolumeDescription, _ places: VolumePlaces) -> BlockCache? {
+        let cacheOptions = BlockCache.Options(
+            directory: places.blocks,
+            blockSize: description.blockSize,
+            capacity: description.cacheSize,
+            minimumFree: description.cacheFree
+        )
+        return try? BlockCache(options: cacheOptions, source: nil)
+    }
+
+    /// Makes the way to the remote; without one the volume waits.
+    func connect(_ session: VolumeSession, credentials: HandedCredentials?) {
+        do throws(StoreError) {
+            session.store = try makeStore(session.description, credentials)
+        } catch {
+            Log.warning("flusher", "\(session.description.remote): \(error)")
+            session.store = nil
+            let cause = error
+            observe(session.id) { volume, now in
+                volume.trouble = cause.message
+                volume.facts.authentication.observe(.refused, source: "credentials", at: now)
+            }
+        }
+    }
+
+    // MARK: rows
+
+    /// Takes in what changed in a volume's journal.
+    func refresh(_ id: String) {
+        guard let volume = state.inspect({ $0.volumes[id] }) else { return }
+        let started = monotonicSeconds()
+        do throws(JournalError) {
+            try takeIn(volume, isFull: volume.seen < 0 || started >= volume.reloadAt)
+        } catch {
+            Log.error("flusher", "\(volume.session.description.remote): \(error)")
+            let reason = error.description
+            state.inspect { $0.volumes[id]?.trouble = reason }
+        }
+        let now = monotonicSeconds()
+        // Reading a long queue must not become the main work.
+        let pause = max(0.05, (now - started) * 4)
+        state.inspect { state in
+            state.volumes[id]?.refreshAt = now + max(1, pause)
+            state.volumes[id]?.isRefreshing = false
+        }
+    }
+
+    private func takeIn(_ volume: Volume, isFull: Bool) throws(JournalError) {
+        let session = volume.session
+        let sequence = try session.journal.currentSequence()
+        if !isFull, sequence == volume.seen { return noteDrained(session.id) }
+        let limit = 20_000
+        let nodes =
+            isFull
+            ? try session.journal.pendingNodes(limit: limit)
+            : try session.journal.nodes(changedAfter: volume.seen, limit: limit)
+        let superseded = state.update { state in
+            if isFull { state.forgetRows(of: session.id, except: Set(nodes.map(\.id.value))) }
+            let superseded = nodes.compactMap { state.take($0, of: session.id) }
+            // Only up to the last row taken in, when there are more: the rest is read next time.
+            let isWhole = nodes.count < limit
+            state.volumes[session.id]?.seen = isWhole || isFull ? sequence : nodes.last?.sequence ?? sequence
+            state.volumes[session.id]?.hasMore = !isWhole
+            if isFull { state.volumes[session.id]?.reloadAt = monotonicSeconds() + (isWhole ? 60 : 2) }
+            if nodes.contains(where: \.isOpen) { state.volumes[session.id]?.hasOpenRows = true }
+            return superseded
+        }
+        for job in superseded { job.cancellation.cancel() }
+        noteDrained(session.id)
+    }
+
+    private func noteDrained(_ id: String) {
+        let isNews = state.inspect { state in
+            guard let volume = state.volumes[id] else { return false }
+            let isDrained = !volume.hasMore && state.scheduler.isEmpty(of: id)
+            state.volumes[id]?.wasDrained = isDrained
+            return isDrained && !volume.wasDrained
+        }
+        if isNews { publish(.drained(volume: id)) }
+    }
+
+    /// Changes what is known of a volume, and looks at its rows again when a fact is another one than before.
+    func observe(_ id: String, _ body: (inout Volume, Timestamp) -> Void) {
+        let change: Bool? = state.update { state in
+            guard var volume = state.volumes[id] else { return nil }
+            let before = volume.facts
+            let now = Timestamp.now()
+            body(&volume, now)
+            state.volumes[id] = volume
+            guard before.isOpen != volume.facts.isOpen || before.hasDiskSpace.value != volume.facts.hasDiskSpace.value
+            else { return nil }
+            state.scheduler.setFacts(volume.facts, settings: volume.settings, of: id, now: now)
+            return before.isOpen == volume.facts.isOpen ? nil : volume.facts.isOpen
+        }
+        if let change { publish(.reachable(volume: id, isReachable: change)) }
+    }
+}
+
+extension VolumeFacts {
+    /// Whether requests may be sent.
+    var isOpen: Bool { connection.value != .offline && authentication.value != .refused }
+}
+
+extension Engine.State {
+    /// Takes in a row; returns the job that works on content nobody wants any more, to be cancelled.
+    mutating func take(_ node: JournalNode, of volume: String) -> RunningJob? {
+        let id = RowID(volume: volume, node: node.id.value)
+        let now = Timestamp.now()
+        if let row = ScheduledRow(node, of: volume) {
+            scheduler.update(row, now: now)
+        } else if !scheduler.isRunning(id) {
+            scheduler.remove(id, now: now)
+        }
+        guard let job = jobs[id], let sent = job.generation else { return nil }
+        return node.stillUses(sent) ? nil : job
+    }
+
+    /// Forgets the rows of a volume that are in the journal no more.
+    mutating func forgetRows(of volume: String, except kept: Set<Int64>) {
+        let now = Timestamp.now()
+        for id in scheduler.rows(of: volume) where !kept.contains(id.node) && jobs[id] == nil {
+            scheduler.remove(id, now: now)
+        }
+    }
+}
+
+extension JournalNode {
+    /// Whether an upload of a content is still of use: it is the row's, or the row's is built on it.
+    fileprivate func stillUses(_ sent: GenerationID) -> Bool {
+        guard let generation else { return false }
+        if generation.id == sent { return true }
+        // A chain of more than one step is rare; finishing an upload in vain is no mistake, only a cost.
+        if case .generation = generation.underlay { return generation.content.underlayLength > 0 }
+        return isOpen
+    }
+}
+
+extension ScheduledRow {
+    /// The scheduler's view of a row; nil for one that is not to be worked on now.
+    init?(_ node: JournalNode, of volume: String) {
+        guard !node.isOpen, node.schedule.attention == nil else { return nil }
+        let isCopy = node.generation?.wholeRemote != nil
+        var facts = WorkFacts(changed: node.changedAt)
+        facts.isPaused = node.schedule.isPaused
+        facts.notBefore = node.schedule.notBefore
+        facts.nextAttempt = node.schedule.nextAttempt
+        if case .remote = node.generation?.underlay { facts.needsDiskSpace = !isCopy }
+        self.init(
+            id: RowID(volume: volume, node: node.id.value),
+            sequence: node.sequence,
+            priority: Int(node.schedule.priority),
+            size: node.size >= 8 << 20 && !isCopy ? .large : .small,
+            facts: facts
+        )
+    }
+}
+
+/// Stands in where the catalog cannot be opened: the mount then asks the remote.
+private struct NoCatalog: CatalogSink {
+    func committed(
+        _ path: ObjectKey,
+        version: ObjectVersion,
+        attributes: FileAttributes,
+        target: ObjectKey?,
+        generation: GenerationID?
+    ) {}
+    func removed(_ path: ObjectKey) {}
+    func committedDirectory(_ path: ObjectKey, attributes: FileAttributes) {}
+    func removedDirectory(_ path: ObjectKey) {}
+    func found(_ path: ObjectKey, _ status: ObjectStatus?) {}
+}

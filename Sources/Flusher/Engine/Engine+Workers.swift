@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Configuration
+internal import Control
+internal import Database
+internal import Journal
+internal import ObjectStore
+internal import Platform
+internal import Policy
+
+extension Engine {
+    private struct Assignment {
+        var work: RowWork
+        var session: VolumeSession
+        var row: RowID
+    }
+
+    /// A worker's life: takes the next row, does what can be done for it, tells what came of it.
+    func work() {
+        while let assignment = state.wait(until: { self.next(&$0) }) {
+            guard let assignment = assignment else { return }
+            let outcome = assignment.work.run()
+            conclude(assignment.row, assignment.session, outcome)
+        }
+    }
+
+    /// The next assignment, nil to wait for one; the inner nil ends the worker.
+    private func next(_ state: inout State) -> Assignment?? {
+        if state.isStopping { return .some(nil) }
+        guard let row = state.scheduler.next(now: .now()) else { return nil }
+        guard let volume = state.volumes[row.id.volume], let store = volume.session.store else {
+            state.scheduler.block(row.id, on: nil, detail: "the remote is not known yet", now: .now())
+            return nil
+        }
+        let job = RunningJob(row: row.id, path: .root)
+        state.jobs[row.id] = job
+        let settings = WorkSettings(
+            gate: gate,
+            parallelism: options.partsPerFile,
+            host: options.host,
+            publish: { [weak self] in self?.publish($0) }
+        )
+        let work = RowWork(session: volume.session, store: store, job: job, settings: settings)
+        return .some(Assignment(work: work, session: volume.session, row: row.id))
+    }
+
+    private func publish(_ event: WorkEvent) {
+        switch event {
+        case .committed(let volume, let path): publish(.committed(volume: volume, path: path.string))
+        case .conflict(let volume, let path, let copy):
+            Log.notice("flusher", "conflict: \(path) changed at the remote too; ours is kept as \(copy)")
+            publish(.conflict(volume: volume, path: path.string, copy: copy.string))
+        }
+    }
+
+    // MARK: outcomes
+
+    private func conclude(_ row: RowID, _ session: VolumeSession, _ outcome: WorkOutcome) {
+        switch outcome {
+        case .progress:
+            observe(row.volume) { volume, now in volume.succeeded(now) }
+            takeInAgain(row, session)
+        case .failed(let failure): fail(row, session, failure)
+        }
+        noteMaintenance(session)
+    }
+
+    /// Lets maintenance look soon when something was left for it.
+    private func noteMaintenance(_ session: VolumeSession) {
+        let soon = monotonicSeconds() + 0.2
+        state.inspect { state in state.maintainAt = min(state.maintainAt, soon) }
+    }
+
+    /// Reads a row anew after work on it.
+    private func takeInAgain(_ row: RowID, _ session: VolumeSession) {
+        let node: JournalNode?
+        do throws(JournalError) {
+            node = try session.journal.node(NodeID(row.node))
+        } catch {
+            return giveBack(row, detail: error.description)
+        }
+        let isDrained = state.update { state in
+            state.jobs[row] = nil
+            state.scheduler.finished(row, now: .now())
+            if let node {
+                _ = state.take(node, of: row.volume)
+            } else {
+                state.scheduler.remove(row, now: .now())
+            }
+            guard let volume = state.volumes[row.volume], !volume.hasMore else { return false }
+            let isDrained = state.scheduler.isEmpty(of: row.volume)
+            state.volumes[row.volume]?.wasDrained = isDrained
+            return isDrained
+        }
+        if isDrained { publish(.drained(volume: row.volume)) }
+    }
+
+    /// Puts a row back for a moment.
+    private func giveBack(_ row: RowID, on blocker: RowID? = nil, detail: String) {
+        state.update { state in
+            state.jobs[row] = nil
+            state.scheduler.block(row, on: blocker, detail: detail, now: .now())
+        }
+    }
+
+    private func fail(_ row: RowID, _ session: VolumeSession, _ failure: WorkFailure) {
+        switch failure {
+        case .changed: takeInAgain(row, session)
+        case .blocked(let node, let detail):
+            giveBack(row, on: node.map { RowID(volume: row.volume, node: $0.value) }, detail: detail)
+        case .journal(let error):
+            Log.error("flusher", "\(session.description.remote): \(error)")
+            giveBack(row, detail: error.description)
+        case .diskFull(let reason):
+            observe(row.volume) { volume, now in
+                volume.facts.hasDiskSpace.observe(false, source: "statvfs", at: now)
+            }
+            record(row, session, error: reason, attention: false)
+        case .local(let error): record(row, session, error: error.description, attention: true)
+        case .attention(let reason): record(row, session, error: reason, attention: true)
+        case .store(let error): fail(row, session, error)
+        }
+    }
+
+    private func fail(_ row: RowID, _ session: VolumeSession, _ error: StoreError) {
+        switch error.cause {
+        case .cancelled: takeInAgain(row, session)
+        case .unreachable:
+            lose(session, error, source: "requests")
+            takeInAgain(row, session)
+        case .authentication:
+            observe(row.volume) { volume, now in volume.refused(error, now) }
+            takeInAgain(row, session)
+        case .temporary, .corrupted, .protocolViolation:
+            let failures = countFailure(row.volume)
+            // A remote that fails everything is as good as away: it is asked now and then, rows are not charged.
+            if failures > 3 { lose(session, error, source: "failures") }
+            record(row, session, error: error.message, attention: false, hint: error.retryAfter)
+        case .forbidden, .noSuchBucket, .redirected, .noSpace, .preconditionFailed, .notFound, .noSuchUpload:
+            record(row, session, error: error.message, attention: false, hint: error.retryAfter)
+        case .rejected: record(row, session, error: error.message, attention: false, patience: 5)
+        case .unsupported, .tooLarge, .invalidKey, .localInput:
+            record(row, session, error: error.message, attention: true)
+        }
+    }
+
+    private func countFailure(_ id: String) -> Int {
+        state.inspect { state in
+            state.volumes[id]?.failures += 1
+            return state.volumes[id]?.failures ?? 0
+        }
+    }
+
+    /// The remote cannot be reached: everything waits, and it is asked now and then.
+    private func lose(_ session: VolumeSession, _ error: StoreError, source: String) {
+        Log.info("flusher", "\(session.description.remote): \(error.message)")
+        observe(session.id) { volume, now in
+            volume.facts.connection.observe(.offline, source: source, at: now)
+            volume.trouble = error.message
+            if volume.probeAt == nil { volume.probeAt = max(monotonicSeconds(), volume.lastProbe + 0.2) + 0.1 }
+        }
+    }
+
+    /// Notes a failed attempt in the journal, with when the next one is, or that a person is needed.
+    ///
+    /// After `patience` attempts a person is asked for.
+    private func record(
+        _ row: RowID,
+        _ session: VolumeSession,
+        error: String,
+        attention: Bool,
+        hint: Double? = nil,
+        patience: Int = .max
+    ) {
+        do throws(JournalError) {
+            guard let node = try session.journal.node(NodeID(row.node)) else { return takeInAgain(row, session) }
+            let attempts = Int(node.schedule.attempts) + 1
+            let delay = Backoff.delay(afterFailures: attempts, random: .random(in: 0..<1), hint: hint)
+            Log.info("flusher", "\(node.path): attempt \(attempts): \(error)")
+            try session.journal.recordFailure(
+                node.id,
+                attempts: Int64(attempts),
+                nextAttempt: Timestamp.now().advanced(bySeconds: delay),
+                error: error,
+                attention: attention || attempts >= patience ? error : nil
+            )
+        } catch {
+            Log.error("flusher", "\(session.description.remote): \(error)")
+        }
+        takeInAgain(row, session)
+        publish(.changed(volume: row.volume))
+    }
+}
+
+extension Volume {
+    /// A request was answered as it should be.
+    mutating func succeeded(_ now: Timestamp) {
+        facts.connection.observe(.online, source: "requests", at: now)
+        facts.authentication.observe(.accepted, source: "requests", at: now)
+        failures = 0
+        probes = 0
+        probeAt = nil
+        trouble = nil
+    }
+
+    /// The credentials are missing, wrong or expired.
+    mutating func refused(_ error: StoreError, _ now: Timestamp) {
+        facts.authentication.observe(.refused, source: "requests", at: now)
+        trouble = error.message
+        if probeAt == nil { probeAt = max(0, lastProbe) + 1 }
+    }
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Control
+internal import Journal
+internal import ObjectStore
+internal import Platform
+internal import Policy
+internal import Synchronization
+
+/// The flusher's engine: brings what the journals of all volumes want to their remotes.
+///
+/// Threads: one coordinator (volumes, rows, time), a fixed number of workers (one row each), one prober (remotes that
+/// did not answer), one for maintenance (unwanted transfers, released files, mounts that died). They share one
+/// monitor, which is never held during a request or a write to disk.
+final class Engine: Sendable {
+    struct State {
+        var scheduler: Scheduler
+        var volumes: [String: Volume] = [:]
+        var jobs: [RowID: RunningJob] = [:]
+        /// Volumes that could not be opened, and why.
+        var failed: [String: String] = [:]
+        /// Credentials handed over, by volume; nil for those of every volume that has none of its own.
+        var credentials: [String?: HandedCredentials] = [:]
+        var scanAt: Double = 0
+        var maintainAt: Double = 0
+        var isStopping = false
+        var busyUntil: Double
+        var runningThreads = 0
+    }
+
+    let options: FlusherOptions
+    let makeStore: StoreFactory
+    let state: Monitor<State>
+    let gate: RequestGate
+    private let events: Lock<(@Sendable (ControlEvent) -> Void)?>
+
+    init(options: FlusherOptions, makeStore: @escaping StoreFactory) {
+        self.options = options
+        self.makeStore = makeStore
+        gate = RequestGate(limit: options.requests)
+        let limits = SchedulerLimits(workers: options.workers, large: options.largeUploads)
+        state = Monitor(State(scheduler: Scheduler(limits: limits), busyUntil: monotonicSeconds()))
+        events = Lock(nil)
+    }
+
+    /// Starts all threads; events go to `publish`, which must not block.
+    func start(publish: @escaping @Sendable (ControlEvent) -> Void) throws(SystemError) {
+        events.withLock { $0 = publish }
+        try run("coordinator") { self.coordinate() }
+        try run("prober") { self.probe() }
+        try run("maintenance") { self.maintain() }
+        for number in 1...options.workers { try run("worker-\(number)") { self.work() } }
+    }
+
+    private func run(_ name: String, _ body: @escaping @Sendable () -> Void) throws(SystemError) {
+        state.update { $0.runningThreads += 1 }
+        do throws(SystemError) {
+            try Thread.detached(name: name) {
+                body()
+                self.state.update { $0.runningThreads -= 1 }
+            }
+        } catch {
+            state.update { $0.runningThreads -= 1 }
+            throw error
+        }
+    }
+
+    /// Gives up what runs, keeping what the remote acknowledged, and waits for the threads, at most `timeout` seconds.
+    func stop(timeout: Double) {
+        let jobs = state.update { state in
+            state.isStopping = true
+            return Array(state.jobs.values)
+        }
+        for job in jobs { job.cancellation.cancel() }
+        if state.wait(timeout: timeout, until: { $0.runningThreads == 0 ? true : nil }) == nil {
+            Log.warning("flusher", "ending although a request does not let go")
+        }
+    }
+
+    func publish(_ event: ControlEvent) {
+        let publish = events.withLock { $0 }
+        publish?(event)
+    }
+
+    var isStopping: Bool { state.inspect { $0.isStopping } }
+
+    /// Seconds since there was anything to do.
+    func idleTime() -> Double {
+        state.inspect { state in
+            let now = monotonicSeconds()
+            let hasWork =
+                !state.jobs.isEmpty || state.scheduler.hasActiveRows
+                || state.volumes.values.contains { $0.hasMore || !$0.session.transfers.isEmpty || $0.seen < 0 }
+            if hasWork { state.busyUntil = now }
+            return now - state.busyUntil
+        }
+    }
+
+    // MARK: the coordinator
+
+    private func coordinate() {
+        while !isStopping {
+            if let scan = due({ $0.scanAt }) {
+                state.inspect { $0.scanAt = scan + 30 }
+                scanVolumes()
+            }
+            for id in volumesToRefresh() { refresh(id) }
+            state.update { _ in }
+            let pause = state.inspect { Self.pause(&$0) }
+            _ = state.wait(timeout: pause) { state in
+                let now = monotonicSeconds()
+                let isDue =
+                    state.isStopping || state.scanAt <= now || state.volumes.values.contains { $0.refreshAt <= now }
+                return isDue ? true : nil
+            }
+        }
+    }
+
+    /// The time now when that of `moment` has come.
+    private func due(_ moment: (State) -> Double) -> Double? {
+        state.inspect { state in
+            let now = monotonicSeconds()
+            return moment(state) <= now ? now : nil
+        }
+    }
+
+    /// How long nothing changes by the passing of time, in seconds.
+    private static func pause(_ state: inout State) -> Double {
+        let now = monotonicSeconds()
+        var next = state.scanAt
+        for volume in state.volumes.values { next = min(next, volume.refreshAt) }
+        var pause = next - now
+        if let alarm = state.scheduler.lookAgain() {
+            pause = min(pause, Double(alarm.nanoseconds - Timestamp.now().nanoseconds) / 1e9)
+        }
+        return max(0.01, min(1, pause))
+    }
+
+    private func volumesToRefresh() -> [String] {
+        state.inspect { state in
+            let now = monotonicSeconds()
+            return state.volumes.filter { $0.value.refreshAt <= now }.map(\.key)
+        }
+    }
+
+    /// There may be new work, or the remote may be back.
+    func wake(_ volume: String?) {
+        state.update { state in
+            let now = monotonicSeconds()
+            if volume == nil || state.volumes[volume ?? ""] == nil { state.scanAt = 0 }
+            for (id, old) in state.volumes where volume == nil || id == volume {
+                var entry = old
+                entry.refreshAt = min(entry.refreshAt, now)
+                if entry.probeAt != nil { entry.probeSoon(now) }
+                state.volumes[id] = entry
+            }
+        }
+    }
+}

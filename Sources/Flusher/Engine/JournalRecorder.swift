@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Journal
+internal import ObjectStore
+
+/// Writes a transfer's transitions into the volume's journal and into the session's mirror of it.
+struct JournalRecorder: TransferRecorder {
+    let session: VolumeSession
+    let transfer: TransferID
+    let method: TransferProtocol
+
+    func begun(upload: String, interopVersion: Int, partSize: Int64) throws(StoreError) {
+        try write { (journal) throws(JournalError) in
+            try journal.setUpload(
+                transfer,
+                method: method,
+                upload: upload,
+                interopVersion: Int64(interopVersion),
+                partSize: partSize
+            )
+        }
+        session.change(transfer) {
+            $0.method = method
+            $0.upload = upload
+            $0.interopVersion = Int64(interopVersion)
+            $0.partSize = partSize
+        }
+    }
+
+    func part(number: Int, size: Int64, md5: [UInt8], entityTag: String) throws(StoreError) {
+        let part = TransferPart(number: Int64(number), size: size, digest: md5, entityTag: entityTag)
+        try write { (journal) throws(JournalError) in try journal.recordPart(transfer, part) }
+    }
+
+    func acknowledged(_ bytes: Int64) throws(StoreError) {
+        guard session.transfer(transfer)?.acknowledged != bytes else { return }
+        try write { (journal) throws(JournalError) in
+            try journal.recordProgress(transfer, acknowledged: bytes)
+        }
+        session.change(transfer) { $0.acknowledged = bytes }
+    }
+
+    func committing(expectedTag: String?) throws(StoreError) {
+        let known = session.transfer(transfer)
+        if let known, known.phase == .committing, known.expectedTag == expectedTag { return }
+        try write { (journal) throws(JournalError) in
+            try journal.markCommitting(transfer, expectedTag: expectedTag)
+        }
+        session.change(transfer) {
+            $0.phase = .committing
+            $0.expectedTag = expectedTag
+        }
+    }
+
+    private func write(_ body: (Journal) throws(JournalError) -> Void) throws(StoreError) {
+        do throws(JournalError) {
+            try body(session.journal)
+        } catch {
+            throw StoreError(.localInput, "the journal cannot be written: \(error)")
+        }
+    }
+}

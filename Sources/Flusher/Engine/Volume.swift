@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Configuration
+internal import Control
+internal import Journal
+internal import Policy
+
+/// What the engine knows of an open volume; guarded by the engine's monitor.
+struct Volume: Sendable {
+    let session: VolumeSession
+    var facts: VolumeFacts
+    /// The newest change of the journal taken in.
+    var seen: ChangeSequence = -1
+    /// There are more rows than were taken in.
+    var hasMore = false
+    /// When to look at the journal again (monotonic seconds).
+    var refreshAt: Double = 0
+    var isRefreshing = false
+    /// When to take in all rows again, gone ones too.
+    var reloadAt: Double = 0
+    /// When to ask whether the remote answers; nil: no need.
+    var probeAt: Double?
+    var probes = 0
+    var isProbing = false
+    var lastProbe: Double = 0
+    /// Failed attempts in a row, over all rows.
+    var failures = 0
+    var handed: HandedCredentials?
+    /// Why the remote cannot be used, for people.
+    var trouble: String?
+    /// When to look for a mount that died with open files.
+    var recoverAt: Double = 0
+    var hasOpenRows = false
+    var wasDrained = true
+
+    init(session: VolumeSession, now: Timestamp) {
+        self.session = session
+        facts = VolumeFacts(at: now)
+    }
+
+    var settings: PolicySettings { PolicySettings(quietPeriod: session.description.quietPeriod) }
+
+    /// Asks the remote as soon as possible, but not more often than once a second.
+    mutating func probeSoon(_ now: Double) {
+        let earliest = max(now, lastProbe + 1)
+        probeAt = min(probeAt ?? earliest, earliest)
+    }
+}

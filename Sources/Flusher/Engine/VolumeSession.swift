@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import BlockCache
+internal import Configuration
+internal import Control
+internal import Journal
+internal import ObjectStore
+internal import Platform
+internal import Synchronization
+
+/// An open volume: its journal, its caches, the way to its remote.
+final class VolumeSession: Sendable {
+    private struct State {
+        var store: (any ObjectStore)?
+        /// Every transfer in the journal: only the flusher writes them, so this mirror is exact.
+        var transfers: [TransferID: Transfer] = [:]
+        /// Those that a thread works on.
+        var claimed: Set<TransferID> = []
+    }
+
+    let description: VolumeDescription
+    let places: VolumePlaces
+    let journal: Journal
+    let catalog: any CatalogSink
+    let cache: BlockCache?
+    private let state: Lock<State>
+
+    init(
+        description: VolumeDescription,
+        places: VolumePlaces,
+        journal: Journal,
+        catalog: any CatalogSink,
+        cache: BlockCache?
+    ) throws(JournalError) {
+        self.description = description
+        self.places = places
+        self.journal = journal
+        self.catalog = catalog
+        self.cache = cache
+        var initial = State()
+        for entry in try journal.transfers() { initial.transfers[entry.transfer.id] = entry.transfer }
+        state = Lock(initial)
+    }
+
+    var id: String { description.id }
+
+    /// The remote; nil until one could be made.
+    var store: (any ObjectStore)? {
+        get { state.withLock { $0.store } }
+        set { state.withLock { $0.store = newValue } }
+    }
+
+    // MARK: transfers
+
+    /// The transfers known, oldest first.
+    var transfers: [Transfer] { state.withLock { $0.transfers.values.sorted { $0.id < $1.id } } }
+
+    func transfer(_ id: TransferID) -> Transfer? { state.withLock { $0.transfers[id] } }
+
+    /// The transfer of a row's present content, at its path or at one it had before.
+    func transfer(of node: JournalNode) -> Transfer? {
+        let mine = state.withLock { state in
+            state.transfers.values.filter { $0.node == node.id && $0.generation == node.generation?.id }
+        }
+        return mine.max { ($0.key == node.path ? 1 : 0, $0.id) < ($1.key == node.path ? 1 : 0, $1.id) }
+    }
+
+    func transfer(showing generation: GenerationID) -> Transfer? {
+        state.withLock { $0.transfers.values.first { $0.generation == generation } }
+    }
+
+    func remember(_ transfer: Transfer) {
+        state.withLock { $0.transfers[transfer.id] = transfer }
+    }
+
+    func change(_ id: TransferID, _ body: (inout Transfer) -> Void) {
+        state.withLock { state in
+            guard var transfer = state.transfers[id] else { return }
+            body(&transfer)
+            state.transfers[id] = transfer
+        }
+    }
+
+    func forget(_ id: TransferID) {
+        state.withLock { state in
+            state.transfers[id] = nil
+            state.claimed.remove(id)
+        }
+    }
+
+    /// Takes a transfer for the calling thread; false when another thread has it.
+    func claim(_ id: TransferID) -> Bool { state.withLock { $0.claimed.insert(id).inserted } }
+    func release(_ id: TransferID) { state.withLock { _ = $0.claimed.remove(id) } }
+    func isClaimed(_ id: TransferID) -> Bool { state.withLock { $0.claimed.contains(id) } }
+
+    /// The transfers that no thread works on.
+    var idleTransfers: [Transfer] {
+        state.withLock { state in state.transfers.values.filter { !state.claimed.contains($0.id) } }
+    }
+}

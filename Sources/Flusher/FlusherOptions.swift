@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Configuration
+package import Control
+package import ObjectStore
+
+/// How a flusher is run.
+package struct FlusherOptions: Sendable {
+    package var directories: Directories
+    /// Ends after this many seconds with nothing to do and no client; nil: never by itself.
+    package var exitWhenIdle: Double?
+    /// Names the program and its version to clients.
+    package var program: String
+    /// Names this machine in the names of conflict copies.
+    package var host: String
+    /// Pieces of work at once, over all volumes.
+    package var workers: Int
+    /// Of them uploads of large content.
+    package var largeUploads: Int
+    /// Parts of one file in flight at once.
+    package var partsPerFile: Int
+    /// Requests in flight at once, over all volumes.
+    package var requests: Int
+
+    package init(
+        directories: Directories,
+        exitWhenIdle: Double? = 30,
+        program: String = "moorage",
+        host: String? = nil,
+        workers: Int = 8,
+        largeUploads: Int = 4,
+        partsPerFile: Int = 4,
+        requests: Int = 8
+    ) {
+        self.directories = directories
+        self.exitWhenIdle = exitWhenIdle
+        self.program = program
+        self.host = host ?? HostName.current
+        self.workers = workers
+        self.largeUploads = largeUploads
+        self.partsPerFile = partsPerFile
+        self.requests = requests
+    }
+}
+
+/// Makes the way to a volume's remote, without asking the remote anything.
+///
+/// The credentials are those a client handed over; nil: whatever this process finds itself. `.authentication` when
+/// there are none.
+package typealias StoreFactory =
+    @Sendable (VolumeDescription, HandedCredentials?) throws(StoreError) -> any ObjectStore

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Configuration
+internal import Control
+internal import Glibc
+internal import Platform
+
+/// The life of a flusher: one a user, from the lock to the last commit.
+package enum FlusherProcess {
+    /// Runs a flusher until it has nothing to do, is told to stop, or gets SIGTERM or SIGINT.
+    ///
+    /// Call it before other threads exist: it directs the signals of all of them to one. Returns the exit status: 0
+    /// when it ended as it should, or when another flusher was there already; 1 with a line in the log otherwise.
+    package static func run(options: FlusherOptions, makeStore: @escaping StoreFactory) -> Int32 {
+        let signals = TerminationSignals()
+        let stopping = Monitor(false)
+        do throws(SystemError) {
+            let directories = options.directories
+            try Files.makeDirectories(directories.runtime)
+            guard let lock = try FileLock(acquiring: directories.flusherLock) else {
+                Log.info("flusher", "another one runs")
+                return 0
+            }
+            try signals.onTermination { stopping.update { $0 = true } }
+            try run(options, makeStore, stopping)
+            withExtendedLifetime(lock) {}
+            return 0
+        } catch {
+            Log.error("flusher", error.description)
+            return 1
+        }
+    }
+
+    private static func run(
+        _ options: FlusherOptions,
+        _ makeStore: @escaping StoreFactory,
+        _ stopping: Monitor<Bool>
+    ) throws(SystemError) {
+        let engine = Engine(options: options, makeStore: makeStore)
+        let control = EngineControl(engine: engine) { stopping.update { $0 = true } }
+        let server = try ControlServer(
+            socketPath: options.directories.controlSocket,
+            program: options.program,
+            handler: control
+        )
+        try engine.start { event in server.publish(event) }
+        try server.start()
+        Log.notice("flusher", "ready")
+        waitForEnd(options, engine, server, stopping)
+        // A request of a client in the middle of its answer is let go first: its connection closes.
+        engine.stop(timeout: 10)
+        server.stop()
+        Log.notice("flusher", "ends")
+    }
+
+    private static func waitForEnd(
+        _ options: FlusherOptions,
+        _ engine: Engine,
+        _ server: ControlServer,
+        _ stopping: Monitor<Bool>
+    ) {
+        var lastClient = monotonicSeconds()
+        while stopping.wait(timeout: 0.5, until: { $0 ? true : nil }) == nil {
+            let now = monotonicSeconds()
+            if server.clientCount > 0 { lastClient = now }
+            guard let limit = options.exitWhenIdle else { continue }
+            let idle = min(now - lastClient, engine.idleTime())
+            // Whoever connects from now on is refused and starts the next flusher, which finds what came meanwhile.
+            if idle >= limit, server.stopIfUnused() { return }
+        }
+    }
+}
+
+/// SIGTERM and SIGINT, taken by a thread of their own (sigwait(3)); SIGPIPE and SIGHUP ignored.
+private struct TerminationSignals {
+    private var set = sigset_t()
+
+    /// Blocks the signals in this thread and in those it starts.
+    init() {
+        sigemptyset(&set)
+        sigaddset(&set, SIGTERM)
+        sigaddset(&set, SIGINT)
+        pthread_sigmask(SIG_BLOCK, &set, nil)
+        signal(SIGPIPE, SIG_IGN)
+        signal(SIGHUP, SIG_IGN)
+    }
+
+    func onTermination(_ body: @escaping @Sendable () -> Void) throws(SystemError) {
+        let set = set
+        try Thread.detached(name: "signals", stackSize: 128 << 10) {
+            var set = set
+            var number: Int32 = 0
+            while sigwait(&set, &number) == 0 { body() }
+        }
+    }
+}

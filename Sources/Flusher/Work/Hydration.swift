@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Configuration
+internal import Glibc
+internal import Journal
+internal import ObjectStore
+internal import Platform
+
+/// Fills the gaps of a content that is to be sent: what only the remote or an older generation has.
+struct Hydration {
+    let work: RowWork
+
+    /// How many bytes are fetched between two records of it.
+    private static let step: Int64 = 64 << 20
+    /// Space left free on the local disk, in bytes.
+    private static let reserve: Int64 = 64 << 20
+
+    /// The whole content of a transfer in one local file.
+    func complete(_ transfer: Transfer) throws(WorkFailure) -> UploadContent {
+        guard let id = transfer.generation,
+            var generation = try work.journal({ (journal) throws(JournalError) in try journal.generation(id) })
+        else { throw .changed }
+        guard generation.size > 0 else { return UploadContent(nil, size: 0) }
+        let file = try openStaging(generation)
+        if generation.underlay != .none {
+            try checkSpace(generation)
+            while let range = generation.content.underlayRanges.first {
+                let piece = ByteRange(range.lower, min(range.upper, range.lower + Self.step))
+                generation = try fill(piece, of: generation, file)
+            }
+        }
+        return UploadContent(file, size: generation.size)
+    }
+
+    /// Opens the staging file, as long as the content is: what no extent covers reads as zeros.
+    private func openStaging(_ generation: Generation) throws(WorkFailure) -> FileDescriptor {
+        do throws(SystemError) {
+            let file = try work.session.journal.openStaging(generation.id, creating: true)
+            if try file.status().size < generation.size { try file.truncate(to: generation.size) }
+            return file
+        } catch {
+            throw Self.failure(error)
+        }
+    }
+
+    private func checkSpace(_ generation: Generation) throws(WorkFailure) {
+        let needed = generation.content.underlayRanges.reduce(0) { $0 + $1.count }
+        let free = (try? Files.freeSpace(at: work.session.places.state)) ?? .max
+        guard free < needed + Self.reserve else { return }
+        throw .diskFull("\(needed) bytes must be fetched first, \(free) are free in \(work.session.places.state)")
+    }
+
+    /// Fills one range, makes it durable, and records it.
+    private func fill(
+        _ range: ByteRange,
+        of generation: Generation,
+        _ file: borrowing FileDescriptor
+    ) throws(WorkFailure) -> Generation {
+        let segments = try work.journal { (journal) throws(JournalError) in
+            try journal.segments(of: generation, in: range)
+        }
+        for segment in segments {
+            switch segment.source {
+            case .staging(let older) where older != generation.id:
+                try copy(segment.range, from: older, to: file)
+            case .staging, .zeros: continue
+            case .remote(let key, let version): try fetch(key, version, segment.range, to: file)
+            }
+        }
+        do throws(SystemError) {
+            try file.synchronizeData()
+        } catch {
+            throw Self.failure(error)
+        }
+        return try work.journal { (journal) throws(JournalError) in try journal.hydrated(generation.id, [range]) }
+    }
+
+    private func copy(
+        _ range: ByteRange,
+        from generation: GenerationID,
+        to file: borrowing FileDescriptor
+    ) throws(WorkFailure) {
+        do throws(SystemError) {
+            let source = try work.session.journal.openStaging(generation, creating: false)
+            var chunk = [UInt8](repeating: 0, count: Int(min(range.count, 1 << 20)))
+            var offset = range.lower
+            while offset < range.upper {
+                let wanted = Int(min(Int64(chunk.count), range.upper - offset))
+                let position = Int(offset)
+                let count = try retryingOnInterrupt("pread") {
+                    chunk.withUnsafeMutableBytes { pread(source.raw, $0.baseAddress, wanted, position) }
+                }
+                guard count > 0 else { throw SystemError.make(EIO, "pread", "staging data shorter than recorded") }
+                try Self.write(chunk, count, to: file.raw, at: offset)
+                offset += Int64(count)
+            }
+        } catch {
+            throw Self.failure(error)
+        }
+    }
+
+    private func fetch(
+        _ key: ObjectKey,
+        _ version: ObjectVersion,
+        _ range: ByteRange,
+        to file: borrowing FileDescriptor
+    ) throws(WorkFailure) {
+        let sink = FileSink(descriptor: file.raw)
+        do throws(WorkFailure) {
+            try work.remote { (store) throws(StoreError) in
+                let fetch = store.fetch(key, version: version, range: range, into: sink)
+                let token = work.job.cancellation.onCancel { fetch.cancel() }
+                defer { work.job.cancellation.removeHandler(token) }
+                try sink.wait()
+            }
+        } catch {
+            guard case .store(let cause) = error else { throw error }
+            switch cause.cause {
+            case .preconditionFailed, .notFound:
+                throw .attention("\(key), which part of it comes from, changed or went away at the remote")
+            default: throw error
+            }
+        }
+    }
+
+    private static func write(_ bytes: [UInt8], _ count: Int, to raw: Int32, at offset: Int64) throws(SystemError) {
+        var done = 0
+        while done < count {
+            done += try retryingOnInterrupt("pwrite") {
+                bytes.withUnsafeBytes {
+                    pwrite(raw, $0.baseAddress.map { $0 + done }, count - done, Int(offset) + done)
+                }
+            }
+        }
+    }
+
+    private static func failure(_ error: SystemError) -> WorkFailure {
+        error.code == ENOSPC || error.code == EDQUOT ? .diskFull(error.description) : .local(error)
+    }
+}
+
+/// Writes what is fetched into a file, at its own offsets.
+private final class FileSink: RangeSink {
+    private struct State {
+        var failure: StoreError?
+        var result: Result<Void, StoreError>?
+    }
+
+    /// Open until ``wait()`` has returned.
+    private let descriptor: Int32
+    private let state = Monitor(State())
+
+    init(descriptor: Int32) {
+        self.descriptor = descriptor
+    }
+
+    func received(_ bytes: UnsafeRawBufferPointer, at offset: Int64) {
+        var done = 0
+        while done < bytes.count {
+            let count = pwrite(descriptor, bytes.baseAddress.map { $0 + done }, bytes.count - done, Int(offset) + done)
+            if count < 0 {
+                if errno == EINTR { continue }
+                let error = SystemError.last("pwrite", "staging")
+                state.update { $0.failure = StoreError(.localInput, error.description) }
+                return
+            }
+            done += count
+        }
+    }
+
+    func finished(_ result: Result<Void, StoreError>) {
+        state.update { $0.result = result }
+    }
+
+    func wait() throws(StoreError) {
+        let (failure, result) = state.wait { state in state.result.map { (state.failure, $0) } } ?? (nil, .success(()))
+        if let failure { throw failure }
+        try result.get()
+    }
+}

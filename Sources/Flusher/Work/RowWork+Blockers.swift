@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Journal
+
+extension RowWork {
+    /// Throws `blocked` unless nothing must happen before the row.
+    func clearBlockers(of node: JournalNode) throws(WorkFailure) {
+        let blockers = try journal { (journal) throws(JournalError) in try journal.blockers(of: node) }
+        for blocker in blockers {
+            switch blocker {
+            case .open: throw .blocked(nil, "it is being written")
+            case .transfer(let id): try clear(id)
+            case .generation(let id):
+                if let transfer = session.transfer(showing: id) { try clear(transfer.id) }
+            case .source(let other): try waitForReader(other, of: node)
+            case .descendant(let other): throw .blocked(other, "something in it must go first")
+            case .ancestor(let other): throw .blocked(other, "a folder above it is a file at the remote")
+            }
+        }
+        if !blockers.isEmpty { throw .changed }
+    }
+
+    /// Waits for a transfer that somebody works on; settles one that nobody wants.
+    private func clear(_ id: TransferID) throws(WorkFailure) {
+        guard let transfer = session.transfer(id) else { return }
+        guard session.claim(id) else { throw .blocked(nil, "an older upload of it ends first") }
+        defer { session.release(id) }
+        try TransferCleanup(work: self).settle(transfer)
+    }
+
+    /// The object at the row's key is still the source of a copy.
+    ///
+    /// Names that change places wait for each other: the smallest content of the circle is then fetched here, so
+    /// that it needs its source no more.
+    private func waitForReader(_ other: NodeID, of node: JournalNode) throws(WorkFailure) {
+        let circle = try circle(from: node, through: other)
+        if let smallest = circle.min(by: { ($0.size, $0.id) < ($1.size, $1.id) }), smallest.id == node.id {
+            try fetchWhole(node)
+        }
+        throw .blocked(other, "its old content is being copied")
+    }
+
+    /// The rows that wait for each other in a circle with `node`; empty when there is none.
+    private func circle(from node: JournalNode, through next: NodeID) throws(WorkFailure) -> [JournalNode] {
+        var members = [node]
+        var current = next
+        // A longer circle is broken by the smallest of the first rows all the same: each member looks from itself.
+        while members.count < 64 {
+            let id = current
+            guard let row = try journal({ (journal) throws(JournalError) in try journal.node(id) }) else { return [] }
+            if members.contains(where: { $0.id == id }) { return id == node.id ? members : [] }
+            members.append(row)
+            let blockers = try journal { (journal) throws(JournalError) in try journal.blockers(of: row) }
+            guard let following = blockers.firstSource else { return [] }
+            if following == node.id { return members.filter { $0.kind != .tombstone } }
+            current = following
+        }
+        return []
+    }
+
+    /// Brings all bytes of a row's content here; its transfer begins with that.
+    private func fetchWhole(_ node: JournalNode) throws(WorkFailure) {
+        guard let transfer = try transfer(for: node, method: .put) else { throw .changed }
+        guard session.claim(transfer.id) else { return }
+        defer { session.release(transfer.id) }
+        _ = try Hydration(work: self).complete(transfer)
+    }
+}
+
+extension [Blocker] {
+    fileprivate var firstSource: NodeID? {
+        for case .source(let id) in self { return id }
+        return nil
+    }
+}

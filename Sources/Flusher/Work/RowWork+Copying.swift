@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Journal
+internal import ObjectStore
+
+extension RowWork {
+    typealias CopySource = (key: ObjectKey, version: ObjectVersion)
+
+    /// Copies at the remote; onto itself when only the metadata changes.
+    ///
+    /// False: the content must be sent instead.
+    func copy(_ transfer: Transfer, _ node: JournalNode, source: CopySource) throws(WorkFailure) -> Bool {
+        if transfer.phase == .committing, try recognise(transfer, node, source) { return true }
+        let recorder = JournalRecorder(session: session, transfer: transfer.id, method: .copy)
+        do throws(StoreError) {
+            try recorder.committing(expectedTag: Self.copiedTag(source.version))
+        } catch {
+            throw .store(error)
+        }
+        do throws(WorkFailure) {
+            let version = try remote { (store) throws(StoreError) in
+                try store.copy(
+                    source.key,
+                    sourceVersion: source.version,
+                    to: transfer.key,
+                    metadata: ObjectMetadata(node.attributes),
+                    condition: condition(transfer.base)
+                )
+            }
+            try finish(transfer, node, version)
+            return true
+        } catch {
+            guard case .store(let cause) = error else { throw error }
+            switch cause.cause {
+            case .unsupported, .tooLarge: return false
+            case .preconditionFailed, .notFound:
+                try judge(transfer, node, source)
+                return true
+            default: throw error
+            }
+        }
+    }
+
+    /// The tag a copy has where the server derives it from the content sent in one piece.
+    private static func copiedTag(_ version: ObjectVersion) -> String? {
+        version.entityTag.flatMap { $0.opaque.contains("-") || $0.isWeak ? nil : $0.opaque }
+    }
+
+    /// Whether the target already is our copy, made by a request whose answer was lost.
+    private func recognise(_ transfer: Transfer, _ node: JournalNode, _ source: CopySource) throws(WorkFailure) -> Bool
+    {
+        guard let found = try status(of: transfer.key), isOurs(found, node, source) else { return false }
+        // A copy onto itself that did not happen shows the attributes of before, so it is not taken for ours.
+        try finish(transfer, node, found.version)
+        return true
+    }
+
+    private func isOurs(_ found: ObjectStatus, _ node: JournalNode, _ source: CopySource) -> Bool {
+        guard found.version.size == source.version.size, found.metadata.shows(node.attributes) else { return false }
+        guard let expected = Self.copiedTag(source.version), let tag = found.version.entityTag else { return true }
+        return tag.opaque == expected || tag.opaque.contains("-")
+    }
+
+    /// Finds out which of the two objects was not what the copy was conditional on.
+    private func judge(_ transfer: Transfer, _ node: JournalNode, _ source: CopySource) throws(WorkFailure) {
+        let target = try status(of: transfer.key)
+        if let target, isOurs(target, node, source) { return try finish(transfer, node, target.version) }
+        if source.key == transfer.key { return try rebaseOnItself(transfer, node, target) }
+        guard try sourceIsUnchanged(transfer, node, source) else { return }
+        if matches(transfer.base, target?.version) {
+            throw .store(StoreError(.temporary, "the remote refused a copy although nothing had changed"))
+        }
+        try conflict(transfer, node, target?.version)
+    }
+
+    /// New attributes on an object that changed at the remote: they go onto its new version, or with it.
+    private func rebaseOnItself(
+        _ transfer: Transfer,
+        _ node: JournalNode,
+        _ found: ObjectStatus?
+    ) throws(WorkFailure) {
+        session.catalog.found(transfer.key, found)
+        if let found, matches(transfer.base, found.version) {
+            throw .store(StoreError(.temporary, "the remote refused new metadata although nothing had changed"))
+        }
+        try abandon(transfer)
+        _ = try journal { (journal) throws(JournalError) in
+            if let found { return try journal.rebase(node, onto: .version(found.version)) != nil }
+            return try journal.drop(node)
+        }
+    }
+
+    /// Whether the source is the version the row was made from; a newer one is followed where that loses nothing.
+    private func sourceIsUnchanged(
+        _ transfer: Transfer,
+        _ node: JournalNode,
+        _ source: CopySource
+    ) throws(WorkFailure) -> Bool {
+        let found = try status(of: source.key)
+        session.catalog.found(source.key, found)
+        if let found, found.version.isSame(as: source.version) { return true }
+        try abandon(transfer)
+        guard let found else {
+            throw .attention("\(source.key), which it was renamed from, was deleted at the remote")
+        }
+        let follows = try journal { (journal) throws(JournalError) in
+            try journal.followSource(node, version: found.version)
+        }
+        guard follows else {
+            throw .attention("\(source.key), which it was renamed from, changed at the remote")
+        }
+        return false
+    }
+
+    private func matches(_ base: RemoteBase, _ found: ObjectVersion?) -> Bool {
+        switch (base, found) {
+        case (.absent, nil): true
+        case (.version(let known), let found?): known.isSame(as: found)
+        default: false
+        }
+    }
+}

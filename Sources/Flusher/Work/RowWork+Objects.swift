@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Database
+internal import Journal
+internal import ObjectStore
+internal import Platform
+
+extension RowWork {
+    /// Makes the remote object of a file or symbolic link what the row wants.
+    func makeObject(_ node: JournalNode) throws(WorkFailure) {
+        if node.hasRemoteDirectory { return try removeMarker(node) }
+        guard let transfer = try transfer(for: node, method: firstMethod(of: node)) else { throw .changed }
+        guard session.claim(transfer.id) else { throw .blocked(nil, "its upload is being looked after") }
+        defer { session.release(transfer.id) }
+        job.generation = transfer.generation
+        try carryOut(transfer, node)
+    }
+
+    /// Goes on with an upload to a path that its row has left.
+    func finishElsewhere(_ transfer: Transfer, _ node: JournalNode) throws(WorkFailure) {
+        guard session.claim(transfer.id) else { throw .blocked(nil, "its upload is being looked after") }
+        defer { session.release(transfer.id) }
+        job.generation = transfer.generation
+        // Not begun at the remote, or only a copy: nothing is lost by beginning at the new path.
+        guard transfer.upload != nil || transfer.phase == .committing else {
+            return try TransferCleanup(work: self).settle(transfer)
+        }
+        try carryOut(transfer, node)
+    }
+
+    /// The row's transfer, begun now if there is none; nil when the row changed meanwhile.
+    func transfer(for node: JournalNode, method: TransferProtocol) throws(WorkFailure) -> Transfer? {
+        if let transfer = session.transfer(of: node) { return transfer }
+        let begun = try journal { (journal) throws(JournalError) in
+            try journal.beginTransfer(of: node, method: method)
+        }
+        if let begun { session.remember(begun) }
+        return begun
+    }
+
+    private func firstMethod(of node: JournalNode) -> TransferProtocol {
+        node.generation?.wholeRemote != nil && store.capabilities.copy != false ? .copy : .put
+    }
+
+    private func carryOut(_ transfer: Transfer, _ node: JournalNode) throws(WorkFailure) {
+        if transfer.method == .copy, let source = node.generation?.wholeRemote {
+            if try copy(transfer, node, source: source) { return }
+            try restart(transfer, method: .put)
+        }
+        guard let current = session.transfer(transfer.id) else { throw .changed }
+        let result = try upload(current, node)
+        switch result {
+        case .committed(let version): try finish(current, node, version)
+        case .conflict(let found): try conflict(current, node, found)
+        case .unsupported:
+            throw .attention("the remote takes this content by none of the known ways of upload")
+        case .failed(let error): throw .store(error)
+        }
+    }
+
+    func restart(_ transfer: Transfer, method: TransferProtocol) throws(WorkFailure) {
+        try journal { (journal) throws(JournalError) in try journal.restartTransfer(transfer.id, method: method) }
+        session.change(transfer.id) {
+            $0.method = method
+            $0.upload = nil
+            $0.interopVersion = 0
+            $0.partSize = 0
+            $0.acknowledged = 0
+            $0.phase = .sending
+            $0.expectedTag = nil
+        }
+    }
+
+    /// Notes that the content is at the remote: the catalog first, then the journal.
+    func finish(_ transfer: Transfer, _ node: JournalNode, _ version: ObjectVersion) throws(WorkFailure) {
+        session.catalog.committed(
+            transfer.key,
+            version: version,
+            attributes: node.attributes,
+            target: node.target,
+            generation: transfer.generation
+        )
+        let completion = try journal { (journal) throws(JournalError) in
+            try journal.completeTransfer(transfer.id, version: version)
+        }
+        session.forget(transfer.id)
+        if case .settled = completion { settings.publish(.committed(volume: session.id, path: transfer.key)) }
+    }
+
+    /// Ours met another version at the remote, which stays; ours goes beside it.
+    func conflict(_ transfer: Transfer, _ node: JournalNode, _ found: ObjectVersion?) throws(WorkFailure) {
+        let status = try status(of: transfer.key)
+        session.catalog.found(transfer.key, status)
+        try abandon(transfer)
+        guard let status else {
+            // Deleted at the remote: there is nothing to overwrite, ours is made anew.
+            _ = try journal { (journal) throws(JournalError) in try journal.rebase(node, onto: .absent) }
+            return
+        }
+        if node.path != transfer.key { return }
+        try moveAside(node, remote: status.version)
+    }
+
+    private func moveAside(_ node: JournalNode, remote version: ObjectVersion) throws(WorkFailure) {
+        let now = Timestamp.now()
+        for attempt in 1...100 {
+            let copy = ConflictName.path(for: node.path, at: now, host: settings.host, attempt: attempt)
+            do throws(JournalError) {
+                guard try session.journal.moveToConflict(node, copy: copy, remote: version.description) != nil else {
+                    return
+                }
+                settings.publish(.conflict(volume: session.id, path: node.path, copy: copy))
+                return
+            } catch {
+                guard error.kind == .constraint else { throw .journal(error) }
+            }
+        }
+        throw .attention("changed here and at the remote, and no free name was found to keep both")
+    }
+
+    /// Ends a transfer at the remote and in the journal.
+    func abandon(_ transfer: Transfer) throws(WorkFailure) {
+        try TransferCleanup(work: self).abort(session.transfer(transfer.id) ?? transfer)
+    }
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Journal
+internal import ObjectStore
+
+extension RowWork {
+    /// Takes away what the remote has at a tombstone: the object, then the folder's marker.
+    func removeFromRemote(_ node: JournalNode) throws(WorkFailure) {
+        if case .version(let version) = node.base {
+            guard try deleteObject(node, version) else { return }
+            session.catalog.removed(node.path)
+            _ = try journal { (journal) throws(JournalError) in try journal.completeObjectRemoval(at: node.path) }
+        }
+        if node.hasRemoteDirectory { try removeMarker(node) }
+        settings.publish(.committed(volume: session.id, path: node.path))
+    }
+
+    /// Deletes the object unless it changed; false when it did, and the row gave way.
+    private func deleteObject(_ node: JournalNode, _ version: ObjectVersion) throws(WorkFailure) -> Bool {
+        do throws(WorkFailure) {
+            try remote { (store) throws(StoreError) in try store.delete(node.path, condition: .version(version)) }
+            return true
+        } catch {
+            guard case .store(let cause) = error else { throw error }
+            if cause.cause == .notFound { return true }
+            guard cause.cause == .preconditionFailed else { throw error }
+        }
+        guard let found = try status(of: node.path) else { return true }
+        // Refused although it is what we knew: no conflict, something else is wrong.
+        if found.version.isSame(as: version) {
+            throw .store(StoreError(.temporary, "the remote refused to delete an unchanged object"))
+        }
+        session.catalog.found(node.path, found)
+        _ = try journal { (journal) throws(JournalError) in try journal.drop(node) }
+        return false
+    }
+
+    /// Deletes the marker of a folder whose place something else takes, or nothing.
+    func removeMarker(_ node: JournalNode) throws(WorkFailure) {
+        do throws(WorkFailure) {
+            try remote { (store) throws(StoreError) in try store.delete(node.path.marker, condition: .none) }
+        } catch {
+            guard case .store(let cause) = error, cause.cause == .notFound else { throw error }
+        }
+        session.catalog.removedDirectory(node.path)
+        _ = try journal { (journal) throws(JournalError) in try journal.completeDirectoryRemoval(at: node.path) }
+    }
+
+    /// Makes or renews a folder's marker, after the object at the folder's own name, if any, is gone.
+    func makeFolder(_ node: JournalNode) throws(WorkFailure) {
+        if case .version(let version) = node.base {
+            guard try deleteObject(node, version) else { return }
+            session.catalog.removed(node.path)
+            _ = try journal { (journal) throws(JournalError) in try journal.completeObjectRemoval(at: node.path) }
+        }
+        guard let row = try journal({ (journal) throws(JournalError) in try journal.beginDirectory(node.id) }) else {
+            throw .changed
+        }
+        _ = try remote { (store) throws(StoreError) in
+            try store.put(
+                row.path.marker,
+                body: .empty,
+                metadata: ObjectMetadata(row.attributes),
+                condition: .none,
+                progress: nil,
+                cancellation: job.cancellation
+            )
+        }
+        session.catalog.committedDirectory(row.path, attributes: row.attributes)
+        _ = try journal { (journal) throws(JournalError) in try journal.completeDirectory(row) }
+        settings.publish(.committed(volume: session.id, path: row.path))
+    }
+}
+
+extension ObjectKey {
+    /// The key of the marker object of the folder at this path.
+    var marker: ObjectKey { ObjectKey(bytes: bytes + [UInt8(ascii: "/")]) }
+}

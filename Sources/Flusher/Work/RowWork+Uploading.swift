@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Configuration
+internal import Journal
+internal import ObjectStore
+internal import Platform
+
+extension RowWork {
+    /// Sends a transfer's content, by the protocol it was begun with, else by the best one that works.
+    func upload(_ transfer: Transfer, _ node: JournalNode) throws(WorkFailure) -> UploadResult {
+        let content = try content(of: transfer, node)
+        let progress = TransferProgress(size: content.size)
+        job.progress = progress
+        var methods = UploadMethods.candidates(
+            demanded: session.description.uploadProtocol,
+            capabilities: store.capabilities,
+            size: content.size
+        )
+        // What was begun is gone on with; what may have been committed is found out by its own protocol.
+        let isBegun = transfer.upload != nil || transfer.phase == .committing
+        if isBegun, let begun = UploadMethods(transfer.method) {
+            methods.removeAll { $0 == begun }
+            methods.insert(begun, at: 0)
+        }
+        for (index, method) in methods.enumerated() {
+            guard let current = session.transfer(transfer.id) else { throw .changed }
+            if index > 0 || current.method != method.journalled, current.upload != nil || current.phase == .committing {
+                try restart(current, method: method.journalled)
+            }
+            guard let state = session.transfer(transfer.id) else { throw .changed }
+            let result = try run(method, state, context(state, node, content, progress, method))
+            if case .unsupported = result { continue }
+            return result
+        }
+        return .unsupported
+    }
+
+    private func context(
+        _ transfer: Transfer,
+        _ node: JournalNode,
+        _ content: UploadContent,
+        _ progress: TransferProgress,
+        _ method: UploadMethods
+    ) -> UploadContext {
+        UploadContext(
+            store: store,
+            key: transfer.key,
+            content: content,
+            metadata: ObjectMetadata(node.attributes),
+            condition: condition(transfer.base),
+            recorder: JournalRecorder(session: session, transfer: transfer.id, method: method.journalled),
+            progress: progress,
+            gate: settings.gate,
+            cancellation: job.cancellation,
+            parallelism: settings.parallelism
+        )
+    }
+
+    private func run(
+        _ method: UploadMethods,
+        _ transfer: Transfer,
+        _ context: UploadContext
+    ) throws(WorkFailure) -> UploadResult {
+        switch method {
+        case .put:
+            var driver = PutDriver(context, isDoubtful: transfer.phase == .committing)
+            return driver.run()
+        case .multipart:
+            let parts = try journal { (journal) throws(JournalError) in try journal.parts(of: transfer.id) }
+            var driver = MultipartDriver(
+                context,
+                resuming: .init(transfer, parts),
+                partSize: session.description.partSize
+            )
+            return driver.run()
+        case .resumable:
+            var driver = ResumableDriver(context, resuming: .init(transfer))
+            return driver.run()
+        }
+    }
+
+    /// The bytes to send, all of them local now.
+    private func content(of transfer: Transfer, _ node: JournalNode) throws(WorkFailure) -> UploadContent {
+        do throws(SystemError) {
+            if let target = node.target, transfer.generation == nil { return try UploadContent(target.bytes) }
+        } catch {
+            throw .local(error)
+        }
+        return try Hydration(work: self).complete(transfer)
+    }
+}

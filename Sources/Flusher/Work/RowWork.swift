@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Database
+internal import Journal
+internal import ObjectStore
+internal import Platform
+
+/// One attempt to bring what a row wants to the remote, on a worker's thread.
+///
+/// Every step reads the row anew, changes the remote under the condition that it is what the row is based on,
+/// writes the catalog, then the journal: after a crash at any instruction the next attempt finds out what happened.
+struct RowWork {
+    let session: VolumeSession
+    let store: any ObjectStore
+    let job: RunningJob
+    let settings: WorkSettings
+
+    /// Does what can be done for the row now.
+    func run() -> WorkOutcome {
+        do throws(WorkFailure) {
+            guard let node = try journal({ (journal) throws(JournalError) in try journal.node(job.node) }) else {
+                return .progress
+            }
+            guard !node.isOpen, !node.schedule.isPaused, node.schedule.attention == nil else { return .progress }
+            try settle(node)
+            return .progress
+        } catch {
+            if case .changed = error { return .progress }
+            return .failed(error)
+        }
+    }
+
+    private func settle(_ node: JournalNode) throws(WorkFailure) {
+        job.path = node.path
+        if let transfer = session.transfer(of: node), transfer.key != node.path {
+            // Moved while it was being sent: what the remote has of it is not thrown away.
+            return try finishElsewhere(transfer, node)
+        }
+        try clearBlockers(of: node)
+        if node.base == .unknown { return try learnBase(of: node) }
+        switch node.kind {
+        case .tombstone: try removeFromRemote(node)
+        case .directory: try makeFolder(node)
+        case .file, .symbolicLink: try makeObject(node)
+        }
+    }
+
+    /// Asks what the remote has where the row does not know it.
+    private func learnBase(of node: JournalNode) throws(WorkFailure) {
+        let found = try status(of: node.path)
+        session.catalog.found(node.path, found)
+        _ = try journal { (journal) throws(JournalError) in
+            try journal.rebase(node, onto: found.map { .version($0.version) } ?? .absent)
+        }
+    }
+
+    // MARK: helpers
+
+    /// Works on the journal.
+    func journal<Value>(_ body: (Journal) throws(JournalError) -> Value) throws(WorkFailure) -> Value {
+        do throws(JournalError) {
+            return try body(session.journal)
+        } catch {
+            if error.kind == .notFound { throw .changed }
+            throw .journal(error)
+        }
+    }
+
+    /// Sends a request when there is room for it.
+    func remote<Value>(_ body: (any ObjectStore) throws(StoreError) -> Value) throws(WorkFailure) -> Value {
+        do throws(StoreError) {
+            return try settings.gate.run(job.cancellation) { () throws(StoreError) in try body(store) }
+        } catch {
+            throw .store(error)
+        }
+    }
+
+    /// What the remote has at a key; nil when it has nothing.
+    func status(of key: ObjectKey) throws(WorkFailure) -> ObjectStatus? {
+        do throws(WorkFailure) {
+            return try remote { (store) throws(StoreError) in
+                try store.status(of: key, cancellation: job.cancellation)
+            }
+        } catch {
+            if case .store(let cause) = error, cause.cause == .notFound { return nil }
+            throw error
+        }
+    }
+
+    func condition(_ base: RemoteBase) -> WriteCondition {
+        switch base {
+        case .absent: .absent
+        case .version(let version): .version(version)
+        // Never reached: an unknown base is asked for first. Absence is the condition that destroys nothing.
+        case .unknown: .absent
+        }
+    }
+}
+
+/// What all work shares.
+struct WorkSettings: Sendable {
+    let gate: RequestGate
+    /// Parts of one file in flight at once.
+    let parallelism: Int
+    /// Names this machine in the names of conflict copies.
+    let host: String
+    /// Tells clients what happened.
+    let publish: @Sendable (WorkEvent) -> Void
+}
+
+/// What a piece of work has to tell.
+enum WorkEvent: Sendable {
+    case committed(volume: String, path: ObjectKey)
+    case conflict(volume: String, path: ObjectKey, copy: ObjectKey)
+}
+
+extension ObjectMetadata {
+    /// The attributes as they travel with the object.
+    init(_ attributes: FileAttributes) {
+        self.init(
+            mode: attributes.mode,
+            uid: attributes.uid,
+            gid: attributes.gid,
+            modified: attributes.modified,
+            contentType: attributes.isDirectory ? "application/x-directory" : nil
+        )
+    }
+
+    /// Whether an object with this metadata shows these attributes, to the second where the remote keeps no more.
+    func shows(_ attributes: FileAttributes) -> Bool {
+        mode == attributes.mode && uid == attributes.uid && gid == attributes.gid
+            && modified?.seconds == attributes.modified.seconds
+    }
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Journal
+internal import ObjectStore
+internal import Platform
+internal import Synchronization
+
+/// A row being worked on, as others see it.
+final class RunningJob: Sendable {
+    private struct State {
+        var path: ObjectKey
+        var progress: TransferProgress?
+        var generation: GenerationID?
+    }
+
+    let row: RowID
+    let cancellation = CancellationFlag()
+    private let state: Lock<State>
+
+    init(row: RowID, path: ObjectKey) {
+        self.row = row
+        state = Lock(State(path: path))
+    }
+
+    var node: NodeID { NodeID(row.node) }
+
+    var path: ObjectKey {
+        get { state.withLock { $0.path } }
+        set { state.withLock { $0.path = newValue } }
+    }
+
+    /// How far the upload is, once one runs.
+    var progress: TransferProgress? {
+        get { state.withLock { $0.progress } }
+        set { state.withLock { $0.progress = newValue } }
+    }
+
+    /// The content being sent.
+    var generation: GenerationID? {
+        get { state.withLock { $0.generation } }
+        set { state.withLock { $0.generation = newValue } }
+    }
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import HTTPWire
+internal import Journal
+internal import ObjectStore
+internal import Platform
+internal import ResumableUpload
+
+/// Ends transfers that no row wants any more, so that nothing is left behind at the remote.
+///
+/// The caller has claimed the transfer.
+struct TransferCleanup {
+    let work: RowWork
+
+    /// Finds out what came of a transfer, and ends it.
+    func settle(_ transfer: Transfer) throws(WorkFailure) {
+        if transfer.phase == .committing, let found = try committed(transfer) {
+            work.session.catalog.found(transfer.key, found)
+            _ = try work.journal { (journal) throws(JournalError) in
+                try journal.completeTransfer(transfer.id, version: found.version)
+            }
+            work.session.forget(transfer.id)
+            return
+        }
+        try abort(transfer)
+    }
+
+    /// Gives up an upload at the remote, then in the journal.
+    func abort(_ transfer: Transfer) throws(WorkFailure) {
+        if let upload = transfer.upload {
+            switch transfer.method {
+            case .multipart: try abortMultipart(transfer.key, upload)
+            case .resumable: try abortResumable(upload, transfer)
+            case .put, .copy: break
+            }
+        }
+        try work.journal { (journal) throws(JournalError) in try journal.removeTransfer(transfer.id) }
+        work.session.forget(transfer.id)
+    }
+
+    /// The object at the transfer's key, if it is what the transfer sent.
+    private func committed(_ transfer: Transfer) throws(WorkFailure) -> ObjectStatus? {
+        guard let found = try work.status(of: transfer.key), found.version.size == transfer.size else { return nil }
+        if case .version(let base) = transfer.base, base.isSame(as: found.version) { return nil }
+        guard let tag = found.version.entityTag?.opaque.lowercased() else { return nil }
+        if let expected = transfer.expectedTag?.lowercased() { return tag == expected ? found : nil }
+        return try localTag(transfer) == tag ? found : nil
+    }
+
+    /// The tag of the staged content; nil when not all of it is here.
+    private func localTag(_ transfer: Transfer) throws(WorkFailure) -> String? {
+        guard let id = transfer.generation,
+            let generation = try work.journal({ (journal) throws(JournalError) in try journal.generation(id) }),
+            generation.underlay == .none, generation.size == transfer.size
+        else { return nil }
+        do throws(SystemError) {
+            guard generation.size > 0 else { return try UploadContent(nil, size: 0).entityTag() }
+            let file = try work.session.journal.openStaging(id, creating: false)
+            return try UploadContent(file, size: generation.size).entityTag()
+        } catch {
+            Log.info("flusher", "cannot read what was sent: \(error)")
+            return nil
+        }
+    }
+
+    private func abortMultipart(_ key: ObjectKey, _ upload: String) throws(WorkFailure) {
+        do throws(WorkFailure) {
+            try work.remote { (store) throws(StoreError) in try store.abortMultipartUpload(key, uploadID: upload) }
+        } catch {
+            guard case .store(let cause) = error, cause.cause == .noSuchUpload || cause.cause == .notFound else {
+                throw error
+            }
+        }
+    }
+
+    private func abortResumable(_ resource: String, _ transfer: Transfer) throws(WorkFailure) {
+        var fields = HTTPFields()
+        let version = InteropVersion(rawValue: Int(transfer.interopVersion)) ?? .final
+        fields[UploadProtocol.versionField] = version.fieldValue
+        let exchange = UploadExchange(method: "DELETE", target: .resource(resource), fields: fields)
+        let response = try work.remote { (store) throws(StoreError) in
+            try store.exchange(exchange, informational: nil, progress: nil, cancellation: work.job.cancellation)
+        }
+        // Any refusal means that it is not there, or not ours to end; only trouble is worth another try.
+        if response.status >= 500 || response.status == 429 {
+            throw .store(StoreError(.temporary, "ending an upload was answered by \(response.status)"))
+        }
+    }
+}

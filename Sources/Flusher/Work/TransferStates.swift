@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import ResumableUpload
+
+internal import struct Journal.Transfer
+internal import struct Journal.TransferPart
+
+extension MultipartState {
+    /// What the journal knows of a multipart upload; nil when none has begun.
+    init?(_ transfer: Transfer, _ parts: [TransferPart]) {
+        guard transfer.method == .multipart, let upload = transfer.upload else { return nil }
+        self.init(
+            uploadID: upload,
+            partSize: transfer.partSize,
+            parts: parts.map {
+                Part(number: Int($0.number), size: $0.size, md5: $0.digest, entityTag: $0.entityTag)
+            }
+        )
+    }
+}
+
+extension ResumableUploadState {
+    /// What the journal knows of a resumable upload; nil when none has begun.
+    init?(_ transfer: Transfer) {
+        guard transfer.method == .resumable, let upload = transfer.upload,
+            let version = InteropVersion(rawValue: Int(transfer.interopVersion))
+        else { return nil }
+        self.init(resource: upload, version: version, offset: transfer.acknowledged, length: transfer.size)
+    }
+}

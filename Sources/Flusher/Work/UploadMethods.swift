@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import ObjectStore
+internal import ResumableUpload
+
+/// The ways content is sent, in the words of the protocol machines.
+enum UploadMethods: Hashable, Sendable {
+    case put
+    case multipart
+    case resumable
+
+    /// What to try for content of `size` bytes, best first; `demanded` is the configuration's word.
+    static func candidates(demanded: String, capabilities: StoreCapabilities, size: Int64) -> [UploadMethods] {
+        let choice = UploadProtocolChoice(
+            demanded: TransferProtocol(rawValue: demanded),
+            multipart: capabilities.multipart,
+            resumable: ResumableSupport(capabilities.resumableUpload)
+        )
+        return choice.candidates(size: size).map { method in
+            switch method {
+            case .put: .put
+            case .s3Multipart: .multipart
+            case .ietfResumable: .resumable
+            }
+        }
+    }
+}
