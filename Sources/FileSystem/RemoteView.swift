@@ -3,6 +3,7 @@
 
 internal import Base
 internal import Catalog
+internal import Glibc
 internal import Journal
 internal import ObjectStore
 internal import Platform
@@ -98,8 +99,10 @@ final class RemoteView: Sendable {
     }
 
     func statistics(directory: String) -> FileSystemStatistics {
-        let free = (try? Files.freeSpace(at: directory)) ?? 0
-        return FileSystemStatistics(totalBytes: 1 << 50, freeBytes: free)
+        var status = statvfs()
+        guard statvfs(directory, &status) == 0 else { return FileSystemStatistics(totalBytes: 0, freeBytes: 0) }
+        let unit = Int64(status.f_frsize)
+        return FileSystemStatistics(totalBytes: Int64(status.f_blocks) * unit, freeBytes: Int64(status.f_bavail) * unit)
     }
 
     // MARK: With the network

@@ -8,6 +8,9 @@ internal import Glibc
 
 /// Reading folders.
 extension Operations {
+    /// What a listing gives as the inode number of a name that was not looked up; 0 would hide the name.
+    private static let unknownNumber: UInt = 0xFFFF_FFFF
+
     static func addDirectories(to table: inout fuse_lowlevel_ops) {
         table.opendir = { raw, number, info in
             guard let request = Request(raw), let info else { return }
@@ -78,13 +81,13 @@ extension Operations {
             } else {
                 // No inode number: a name only, the kernel looks it up when it needs more.
                 parameters.attr.st_mode = entry.type
-                parameters.attr.st_ino = entry.type == 0 ? 0 : UInt.max
+                parameters.attr.st_ino = unknownNumber
             }
             return fuse_add_direntry_plus(request.raw, target, room.count, text, &parameters, off_t(entry.next))
         }
         var status = stat()
         status.st_mode = entry.type
-        status.st_ino = UInt.max
+        status.st_ino = unknownNumber
         return fuse_add_direntry(request.raw, target, room.count, text, &status, off_t(entry.next))
     }
 }
