@@ -92,6 +92,7 @@ def test_what_fsync_acknowledged_survives_power_loss(server, proxy, make_instanc
     generator = random.Random(seed)
     acknowledged = {}
     mount = instance.mount("s3://bucket")
+    assert os.listdir(mount.path) == []
     for _ in range(scaled(3)):
         proxy.offline()
         first = len(acknowledged)
@@ -154,6 +155,7 @@ def check_remote(client, acknowledged, seed):
 def test_what_close_acknowledged_survives_sigkill(server, proxy, instance, client, seed):
     """No power loss here: closed files survive the death of mount and flusher without any fsync."""
     mount = instance.mount("s3://bucket")
+    assert os.listdir(mount.path) == []
     proxy.offline()
     for number in range(100):
         with open(mount / f"f{number:03}", "wb") as file:

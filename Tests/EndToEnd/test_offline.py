@@ -21,7 +21,7 @@ def known(instance, client, seed):
     client.put_object(Bucket="bucket", Key="folder/read", Body=random_bytes(seed, 2 * MIB))
     client.put_object(Bucket="bucket", Key="folder/unread", Body=random_bytes(seed + 1, 2 * MIB))
     client.put_object(Bucket="bucket", Key="never/looked/at", Body=b"x")
-    instance.configure(connect_timeout="2s", metadata_age="1s")
+    instance.configure(connect_timeout="2s", stall_timeout="5s", metadata_age="1s")
     mount = instance.mount("s3://bucket")
     assert sorted(os.listdir(mount / "folder")) == ["read", "unread"]
     assert open(mount / "folder/read", "rb").read() == random_bytes(seed, 2 * MIB)
@@ -101,7 +101,6 @@ def test_a_known_volume_mounts_without_the_network(instance, known, proxy, clien
 
 @pytest.mark.limit(120)
 def test_a_network_that_swallows_everything_does_not_stop_the_user(instance, known, proxy, client):
-    instance.configure(stall_timeout="5s")
     proxy.mode("blackhole")
     write_file(known / "folder/new", b"kept")
     assert open(known / "folder/new", "rb").read() == b"kept"

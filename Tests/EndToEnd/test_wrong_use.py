@@ -196,6 +196,7 @@ def test_full_disk_of_the_state(make_instance, proxy, client, folder, stack, see
     stack.callback(instance.abandon)
     instance.environment["MOORAGE_STATE_DIR"] = os.path.join(disk.path, "state")
     mount = instance.mount("s3://bucket")
+    assert os.listdir(mount.path) == []
     proxy.offline()
     write_file(mount / "small", b"acknowledged")
     with pytest.raises(OSError) as problem:

@@ -76,8 +76,9 @@ struct MountProcess {
             throw CommandFailure("mount: \(places.mountLock): \(error.reason)", status: 32)
         }
         let pid = FileLock.holder(of: places.mountLock).pid.map { " by process \($0)" } ?? ""
+        let place = (try? VolumeDescription(loading: places.description))?.mountpoint.map { " at \($0)" } ?? ""
         throw CommandFailure(
-            "mount: \(request.remote): mounted already\(pid); a volume is mounted once at a time, unmount it there first",
+            "mount: \(request.remote): mounted already\(place)\(pid); unmount it there first, a volume is mounted once",
             status: 32
         )
     }
