@@ -132,7 +132,8 @@ final class ActiveTransfer {
             }
         }
         guard let status else {
-            finish(failure: TransferError(.protocolViolation, "no final response", bytesSent: sent))
+            // libcurl takes an end within the head for the end of the answer.
+            finish(failure: TransferError(.connectionLost, "the connection closed within the head", bytesSent: sent))
             return
         }
         if let body = body?.body, sent > 0 { delegate.transferDidSend(min(sent, body.count)) }
