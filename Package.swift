@@ -126,7 +126,8 @@ let package = Package(
         tests(
             "Stores",
             [
-                "Base", "Platform", "Digests", "HTTPWire", "ObjectStore", "CurlTransport", "Stores", "BucketServer",
+                "Base", "Platform", "Digests", "HTTPWire", "S3Wire", "ObjectStore", "CurlTransport", "Stores",
+                "BucketServer",
             ]
         ),
         tests(

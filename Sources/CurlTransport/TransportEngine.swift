@@ -3,6 +3,7 @@
 
 internal import Base
 internal import CCurl
+internal import Glibc
 internal import Platform
 
 /// The loop of the transfer thread.
@@ -32,6 +33,7 @@ final class TransportEngine {
     /// Runs until the transport is gone.
     func run() {
         mailbox.becomeOwner()
+        blockBrokenPipeSignal()
         while !isStopping {
             for message in mailbox.take() { handle(message) }
             var running: Int32 = 0
@@ -57,6 +59,15 @@ final class TransportEngine {
             case .cancel, .distrustConnections, .stop: break
             }
         }
+    }
+
+    /// Keeps a write of the TLS library to a closed connection from ending the process: libcurl guards its own
+    /// writes only.
+    private func blockBrokenPipeSignal() {
+        var signals = sigset_t()
+        sigemptyset(&signals)
+        sigaddset(&signals, SIGPIPE)
+        pthread_sigmask(SIG_BLOCK, &signals, nil)
     }
 
     /// How long to wait for the network, in milliseconds.

@@ -6,8 +6,8 @@ import CurlTransport
 import Glibc
 import HTTPWire
 import Platform
-import Testing
 import TestSupport
+import Testing
 
 @Suite(.serialized) struct CurlTransportTests {
     static let fine = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -133,7 +133,9 @@ import TestSupport
         let server = try ScriptedServer { connection, index in
             _ = connection.request()
             if index == 1 {
-                connection.write("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + String(repeating: "a", count: 1000))
+                connection.write(
+                    "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + String(repeating: "a", count: 1000)
+                )
             } else {
                 connection.write("HTTP/1.1 200 OK\r\n" + String(repeating: "X-A: b\r\n", count: 300) + "\r\n")
             }

@@ -29,6 +29,8 @@ final class StoreFixture: @unchecked Sendable {
         prefix: String = "vol/\(Randomness.hexadecimal(bytes: 4))/",
         _ adjust: (inout S3StoreConfiguration) -> Void = { _ in }
     ) throws {
+        // The server lives in this process and writes to connections that tests cut.
+        signal(SIGPIPE, SIG_IGN)
         directory = "/tmp/moorage-store-\(Randomness.hexadecimal(bytes: 8))"
         try Files.makeDirectories(directory)
         var upstream: TestSupport.SocketAddress

@@ -131,7 +131,10 @@ extension S3Store {
             request.isRepeatable = false
             do throws(StoreError) {
                 let response = try client.send(request)
-                _ = try Self.read(response) { root throws(XMLProblem) in try CompleteMultipartUploadResult(root) }
+                // Whether it was done has to be looked up when the answer does not say.
+                _ = try Self.read(response, whenEmpty: .temporary) { root throws(XMLProblem) in
+                    try CompleteMultipartUploadResult(root)
+                }
             } catch {
                 throw Self.asUploadError(error)
             }
@@ -161,12 +164,13 @@ extension S3Store {
     /// Reads the document of a 200 answer, which may be an error all the same: S3 sends 200 before it knows.
     static func read<Document>(
         _ response: TransferResponse,
+        whenEmpty: StoreError.Cause = .unsupported,
         _ make: (XMLElement) throws(XMLProblem) -> Document
     ) throws(StoreError) -> Document {
         let blank: Set<UInt8> = [0x20, 0x09, 0x0A, 0x0D]
         // No document at all is how servers answer that took the request for a plain write.
         if response.body.allSatisfy({ blank.contains($0) }) {
-            throw StoreError(.unsupported, "the server answered without a result", status: response.status)
+            throw StoreError(whenEmpty, "the server answered without a result", status: response.status)
         }
         let root: XMLElement
         do throws(XMLProblem) {

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import CurlTransport
+import Digests
+import HTTPWire
+import ObjectStore
+import Platform
+import S3Wire
+import Stores
+import TestSupport
+import Testing
+
+/// What a store does when the network or the server misbehaves.
+@Suite(.serialized, .enabled(if: StoreFixture.external == nil)) struct S3StoreFaultTests {
+    static let slowDown = CannedResponse(
+        status: 503,
+        fields: ["Retry-After: 0"],
+        body: "<Error><Code>SlowDown</Code><Message>slow</Message></Error>"
+    )
+
+    /// How many requests of a method and a part of the path the proxy saw.
+    static func count(_ fixture: StoreFixture, _ method: String) -> Int {
+        fixture.proxy.plan.records.count { $0.method == method }
+    }
+
+    @Test func aBrokenReadGoesOnWhereItWas() throws {
+        let fixture = try StoreFixture()
+        let data = pattern(4 << 20)
+        let version = try fixture.put("k", data)
+        fixture.proxy.plan.zero()
+        let get = RequestPattern(method: "GET")
+        for cut in [Int64(100_000), 1_000_000, 1] {
+            fixture.proxy.plan.add(FaultRule(.cutResponse(after: cut, .reset), for: get))
+        }
+        #expect(try fixture.read("k", version, ByteRange(10, 4 << 20)) == Array(data[10...]))
+        #expect(Self.count(fixture, "GET") == 4)
+    }
+
+    @Test func aReadDoesNotGoOnForEver() throws {
+        let fixture = try StoreFixture()
+        let version = try fixture.put("k", pattern(100_000))
+        fixture.proxy.plan.add(FaultRule(.cutResponse(after: 0, .reset), for: .init(method: "GET"), times: nil))
+        #expect(cause { _ = try fixture.read("k", version, ByteRange(0, 1000)) } == .temporary)
+        #expect(Self.count(fixture, "GET") <= 4)
+    }
+
+    @Test func aChangeOfVersionInTheMiddleIsSeen() throws {
+        let fixture = try StoreFixture()
+        let version = try fixture.put("k", pattern(100_000))
+        fixture.proxy.plan.add(FaultRule(.cutResponse(after: 50_000, .reset), for: .init(method: "GET")))
+        fixture.proxy.plan.add(FaultRule(.setField("ETag", "\"other\""), for: .init(method: "GET"), skip: 0))
+        #expect(cause { _ = try fixture.read("k", version, ByteRange(0, 100_000)) } == .preconditionFailed)
+    }
+
+    @Test func aShortAnswerThatLooksWholeIsRefused() throws {
+        let fixture = try StoreFixture()
+        let version = try fixture.put("k", pattern(100_000))
+        fixture.proxy.plan.add(FaultRule(.truncateResponse(after: 500), for: .init(method: "GET"), times: nil))
+        #expect(cause { _ = try fixture.read("k", version, ByteRange(0, 1000)) } == .protocolViolation)
+    }
+
+    @Test func readsCanBeCancelled() throws {
+        let fixture = try StoreFixture()
+        let version = try fixture.put("k", pattern(100_000))
+        fixture.proxy.plan.add(FaultRule(.stall(.response, after: 500), for: .init(method: "GET"), times: nil))
+        let sink = CollectingSink(0)
+        let fetch = fixture.store.fetch(ObjectKey("k"), version: version, range: ByteRange(0, 100_000), into: sink)
+        fixture.transport.schedule(after: 0.2) { fetch.cancel() }
+        #expect(cause { _ = try sink.wait() } == .cancelled)
+    }
+
+    @Test func aBusyServerIsAskedAgain() throws {
+        let fixture = try StoreFixture()
+        fixture.proxy.plan.add(FaultRule(.respond(Self.slowDown), for: .init(method: "PUT"), times: 2))
+        let version = try fixture.put("k", pattern(1000))
+        #expect(try fixture.read("k", version, ByteRange(0, 1000)) == pattern(1000))
+        fixture.proxy.plan.add(FaultRule(.respond(CannedResponse(status: 500)), for: .init(method: "HEAD"), times: 1))
+        #expect(try fixture.store.status(of: ObjectKey("k"), cancellation: nil).version.size == 1000)
+    }
+
+    @Test func aLostAnswerToAnUnconditionalWriteIsRepeated() throws {
+        let fixture = try StoreFixture()
+        fixture.proxy.plan.add(FaultRule(.dropResponse(.reset), for: .init(method: "PUT")))
+        let version = try fixture.put("k", pattern(1000))
+        #expect(try fixture.read("k", version, ByteRange(0, 1000)) == pattern(1000))
+    }
+
+    @Test func aLostAnswerToAConditionalWriteIsToldNotRepeated() throws {
+        let fixture = try StoreFixture()
+        try fixture.put("other", [1], condition: .absent)
+        fixture.proxy.plan.zero()
+        fixture.proxy.plan.add(FaultRule(.dropResponse(.reset), for: .init(method: "PUT")))
+        #expect(cause { try fixture.put("k", pattern(1000), condition: .absent) } == .temporary)
+        #expect(Self.count(fixture, "PUT") == 1)
+        #expect(try fixture.store.status(of: ObjectKey("k"), cancellation: nil).version.size == 1000)
+        fixture.proxy.plan.add(FaultRule(.replaceResponse(CannedResponse(status: 500)), for: .init(method: "DELETE")))
+        let version = try fixture.store.status(of: ObjectKey("k"), cancellation: nil).version
+        #expect(cause { try fixture.store.delete(ObjectKey("k"), condition: .version(version)) } == .temporary)
+        #expect(Self.count(fixture, "DELETE") == 1)
+    }
+
+    @Test func anErrorWithinA200IsAnError() throws {
+        let fixture = try StoreFixture()
+        let key = ObjectKey("k")
+        let source = try fixture.put("s", [1, 2, 3])
+        let upload = try fixture.store.createMultipartUpload(key, metadata: ObjectMetadata())
+        let tag = try fixture.store.uploadPart(
+            key,
+            uploadID: upload,
+            number: 1,
+            body: fixture.body([1]),
+            md5: Digest.of([1], .md5),
+            progress: nil,
+            cancellation: nil
+        )
+        let parts = [UploadedPart(number: 1, size: 1, entityTag: tag)]
+        func complete(_ body: String) -> StoreError.Cause? {
+            let answer = CannedResponse(status: 200, body: body)
+            fixture.proxy.plan.add(FaultRule(.respond(answer), for: .init(method: "POST")))
+            return cause {
+                _ = try fixture.store.completeMultipartUpload(key, uploadID: upload, parts: parts, condition: .none)
+            }
+        }
+        #expect(complete("  \n <Error><Code>InternalError</Code><Message>m</Message></Error>") == .temporary)
+        #expect(complete("") == .temporary)
+        #expect(complete("<html></html>") == .protocolViolation)
+        #expect(complete("<Error><Code>NoSuchUpload</Code></Error>") == .noSuchUpload)
+        func copy() -> StoreError.Cause? {
+            cause {
+                _ = try fixture.store.copy(
+                    ObjectKey("s"),
+                    sourceVersion: source,
+                    to: ObjectKey("t"),
+                    metadata: nil,
+                    condition: .none
+                )
+            }
+        }
+        #expect(copy() == nil)
+        let failing = CannedResponse(status: 200, body: "<Error><Code>InternalError</Code></Error>")
+        let copying = RequestPattern(method: "PUT", field: "x-amz-copy-source")
+        fixture.proxy.plan.add(FaultRule(.respond(failing), for: copying))
+        #expect(copy() == .temporary)
+        fixture.proxy.plan.add(FaultRule(.respond(CannedResponse(status: 200)), for: copying))
+        #expect(copy() == .unsupported)
+    }
+
+    @Test func aServerThatTakesCopiesForWritesIsFoundOutOnScratchObjects() throws {
+        let fixture = try StoreFixture()
+        let source = try fixture.put("s", [1, 2, 3])
+        fixture.proxy.plan.add(
+            FaultRule(.respond(CannedResponse(status: 200)), for: .init(method: "PUT", field: "x-amz-copy-source"))
+        )
+        let result = cause {
+            _ = try fixture.store.copy(
+                ObjectKey("s"),
+                sourceVersion: source,
+                to: ObjectKey("s"),
+                metadata: ObjectMetadata(uid: 1),
+                condition: .none
+            )
+        }
+        #expect(result == .unsupported)
+        #expect(fixture.store.capabilities.copy == false)
+        #expect(try fixture.read("s", source, ByteRange(0, 3)) == [1, 2, 3])
+        let left = try fixture.store.list(.root, recursive: true, continuation: nil)
+        #expect(left.entries.map(\.key) == [ObjectKey("s")])
+    }
+
+    @Test func damageOnTheWayIsSeen() throws {
+        let fixture = try StoreFixture()
+        try fixture.put("first", [1])
+        let answer = CannedResponse(status: 200, fields: ["ETag: \"00000000000000000000000000000000\""])
+        fixture.proxy.plan.add(FaultRule(.replaceResponse(answer), for: .init(method: "PUT"), times: nil))
+        #expect(cause { try fixture.put("k", pattern(10)) } == .corrupted)
+    }
+
+    @Test func noNetworkIsToldQuickly() throws {
+        let fixture = try StoreFixture {
+            $0.interactiveTimeout = 1
+            $0.connectTimeout = 1
+        }
+        let version = try fixture.put("k", pattern(10))
+        fixture.proxy.setMode(.refuse)
+        fixture.proxy.cutAll()
+        let causes = [
+            cause { _ = try fixture.store.list(.root, recursive: false, continuation: nil) },
+            cause { _ = try fixture.read("k", version, ByteRange(0, 10)) },
+            cause { try fixture.put("k", pattern(10)) },
+            cause { try fixture.store.check() },
+        ]
+        #expect(causes == Array(repeating: .unreachable, count: 4))
+        fixture.proxy.setMode(.blackhole)
+        #expect(cause { _ = try fixture.store.list(.root, recursive: false, continuation: nil) } == .unreachable)
+        fixture.proxy.setMode(.pass)
+        fixture.proxy.cutAll()
+        #expect(try fixture.read("k", version, ByteRange(0, 10)) == pattern(10))
+    }
+
+    @Test func anUploadCanBeCancelled() throws {
+        let fixture = try StoreFixture()
+        fixture.proxy.plan.add(FaultRule(.stall(.request, after: 1000), for: .init(method: "PUT"), times: nil))
+        let flag = CancellationFlag()
+        fixture.transport.schedule(after: 0.2) { flag.cancel() }
+        let body = try fixture.body(pattern(8 << 20))
+        let result = cause {
+            _ = try fixture.store.put(
+                ObjectKey("k"),
+                body: body,
+                metadata: ObjectMetadata(),
+                condition: .none,
+                progress: nil,
+                cancellation: flag
+            )
+        }
+        #expect(result == .cancelled)
+    }
+
+    @Test func renewedCredentialsAreTaken() throws {
+        let fixture = try StoreFixture()
+        let path = fixture.directory + "/credentials"
+        func write(_ secret: String) throws {
+            let text = "[p]\naws_access_key_id = AKIATESTTESTTESTTEST\naws_secret_access_key = \(secret)\n"
+            try Files.writeAtomically(path, Array(text.utf8))
+        }
+        try write("outdated")
+        let provider = SharedCredentials(
+            profile: "p",
+            environment: ["AWS_SHARED_CREDENTIALS_FILE": path, "AWS_CONFIG_FILE": "/nonexistent"]
+        )
+        let store = try S3Store(
+            configuration: S3StoreConfiguration(endpoint: fixture.endpoint, bucket: "bucket"),
+            credentials: provider,
+            transport: fixture.transport
+        )
+        #expect(cause { try store.check() } == .authentication)
+        try write("secretsecretsecretsecretsecretsecret0000")
+        #expect(cause { try store.check() } == nil)
+    }
+
+    @Test func theServersClockAndRegionAreLearned() throws {
+        let later = Timestamp.now().advanced(bySeconds: 7200)
+        let stub = try StubServer { head, _ in
+            let authorization = head.value(of: "authorization") ?? ""
+            let isLate =
+                (head.value(of: "x-amz-date").flatMap { SigningScope.parse($0) } ?? later)
+                > later.advanced(bySeconds: -60)
+            if !isLate {
+                let body = "<Error><Code>RequestTimeTooSkewed</Code></Error>"
+                return CannedResponse(status: 403, fields: ["Date: \(HTTPDate.format(later))"], body: body).serialized
+            }
+            guard authorization.contains("/eu-north-1/") else {
+                let body = "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-north-1</Region></Error>"
+                return CannedResponse(status: 400, fields: ["Date: \(HTTPDate.format(later))"], body: body).serialized
+            }
+            let body = "<ListBucketResult><KeyCount>0</KeyCount><IsTruncated>false</IsTruncated></ListBucketResult>"
+            return CannedResponse(status: 200, body: body).serialized
+        }
+        defer { stub.stop() }
+        let store = try S3Store(
+            configuration: S3StoreConfiguration(endpoint: "http://\(stub.address)", bucket: "bucket"),
+            credentials: StaticCredentials(accessKeyID: "AK", secretAccessKey: "secret"),
+            transport: CurlTransport()
+        )
+        #expect(cause { try store.check() } == nil)
+    }
+
+    @Test func uploadExchangesAreSignedForTheirOriginOnly() throws {
+        let fixture = try StoreFixture()
+        let seen = Monitor([MessageHead]())
+        let other = try StubServer { head, _ in
+            seen.update { $0.append(head) }
+            return CannedResponse(status: 204).serialized
+        }
+        defer { other.stop() }
+        let foreign = UploadExchange(
+            method: "HEAD",
+            target: .resource("http://\(other.address)/u"),
+            fields: HTTPFields()
+        )
+        let answer = try fixture.store.exchange(foreign, informational: nil, progress: nil, cancellation: nil)
+        #expect(answer.status == 204)
+        #expect(seen.inspect { $0.first?.value(of: "authorization") } == nil)
+        let put = UploadExchange(
+            method: "PUT",
+            target: .object(ObjectKey("a b")),
+            fields: fixture.store.creationFields(metadata: ObjectMetadata(uid: 5), condition: .absent),
+            body: try fixture.body(pattern(10))
+        )
+        let own = try fixture.store.exchange(put, informational: nil, progress: nil, cancellation: nil)
+        #expect(own.status == 200)
+        #expect(try fixture.store.status(of: ObjectKey("a b"), cancellation: nil).metadata.uid == 5)
+        let resource = UploadExchange(method: "GET", target: .resource(own.url), fields: HTTPFields())
+        let read = try fixture.store.exchange(resource, informational: nil, progress: nil, cancellation: nil)
+        #expect(read.body == pattern(10))
+    }
+}
