@@ -4,6 +4,7 @@
 internal import Base
 internal import Journal
 internal import ObjectStore
+internal import Platform
 
 extension RowWork {
     /// Takes away what the remote has at a tombstone: the object, then the folder's marker.
@@ -58,19 +59,31 @@ extension RowWork {
         guard let row = try journal({ (journal) throws(JournalError) in try journal.beginDirectory(node.id) }) else {
             throw .changed
         }
-        _ = try remote { (store) throws(StoreError) in
-            try store.put(
-                row.path.marker,
-                body: .empty,
-                metadata: ObjectMetadata(row.attributes),
-                condition: .none,
-                progress: nil,
-                cancellation: job.cancellation
-            )
-        }
+        try putMarker(row)
         session.catalog.committedDirectory(row.path, attributes: row.attributes)
         _ = try journal { (journal) throws(JournalError) in try journal.completeDirectory(row) }
         settings.publish(.committed(volume: session.id, path: row.path))
+    }
+
+    /// Puts a folder's marker.
+    ///
+    /// A remote that cannot keep one goes without, and shows the folder once it holds something.
+    private func putMarker(_ row: JournalNode) throws(WorkFailure) {
+        do throws(WorkFailure) {
+            _ = try remote { (store) throws(StoreError) in
+                try store.put(
+                    row.path.marker,
+                    body: .empty,
+                    metadata: ObjectMetadata(row.attributes),
+                    condition: .none,
+                    progress: nil,
+                    cancellation: job.cancellation
+                )
+            }
+        } catch {
+            guard case .store(let cause) = error, cause.cause == .unsupported else { throw error }
+            Log.info("flusher", "\(row.path): the remote keeps no empty folders")
+        }
     }
 }
 

@@ -37,6 +37,8 @@ extension S3Store {
     }
 
     package func delete(_ key: ObjectKey, condition: WriteCondition) throws(StoreError) {
+        // Where a marker cannot be, the name without the slash may be a file's.
+        if key.bytes.last == 0x2F, capabilities.folderMarkers == false { return }
         var wanted = condition
         if wanted == .absent { wanted = .none }
         // Most servers ignore conditions on DELETE, so it is looked at first in any case.
@@ -68,7 +70,7 @@ extension S3Store {
         do throws(StoreError) {
             _ = try client.send(request)
             isSupported = try currentVersion(name) == nil
-            try delete(ObjectKey(bytes: name.bytes + [0x2F]), condition: .none)
+            if isSupported { try delete(ObjectKey(bytes: name.bytes + [0x2F]), condition: .none) }
         } catch {
             guard error.cause == .invalidKey || error.cause == .rejected || error.cause == .unsupported else {
                 throw error
