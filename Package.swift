@@ -93,7 +93,8 @@ let package = Package(
             "CommandLineTool",
             [
                 "Base", "Platform", "Configuration", "Control", "ObjectStore", "Stores", "CurlTransport", "Catalog",
-                "BlockCache", "Database", "Journal", "Policy", "Flusher", "FileSystem", "FuseBridge", "BucketServer", "CShims",
+                "BlockCache", "Database", "Journal", "Policy", "Flusher", "FileSystem", "FuseBridge", "BucketServer",
+                "CShims",
             ]
         ),
         tool("moorage", ["CommandLineTool"]),
@@ -121,6 +122,7 @@ let package = Package(
         tests("TestSupport", ["Base", "Platform"]),
         tests("Control", ["Base", "Platform", "Control"]),
         tests("Policy", ["Base", "Policy"]),
+        tests("BlockCache", ["Base", "Platform", "ObjectStore", "BlockCache"]),
         tests("S3Wire", ["Base", "Digests", "HTTPWire", "S3Wire"]),
         tests("CurlTransport", ["Base", "Platform", "HTTPWire", "CurlTransport"]),
         tests(

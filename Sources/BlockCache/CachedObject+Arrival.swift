@@ -22,6 +22,10 @@ extension CachedObject {
 
     /// Bytes of the fetch are in the file up to `position`; blocks among them are complete.
     func landed(_ fetch: BlockFetch, upTo position: Int64, completed: [(block: Int, checksum: UInt64)]) {
+        for entry in completed {
+            // A slot that cannot be written only costs a fetch after the next start.
+            try? file.storeSlot(block: entry.block, checksum: entry.checksum)
+        }
         let isAwaited = monitor.inspect { state in
             fetch.progress.position = position
             for entry in completed {
@@ -31,10 +35,6 @@ extension CachedObject {
             return state.waiters.contains { !Self.isPending($0, state) }
         }
         if isAwaited { monitor.update { _ in } }
-        for entry in completed {
-            // A slot that cannot be written only costs a fetch after the next start.
-            try? file.storeSlot(block: entry.block, checksum: entry.checksum)
-        }
     }
 
     func diskFailed(_ fetch: BlockFetch, _ error: SystemError) {

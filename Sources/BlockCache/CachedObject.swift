@@ -139,7 +139,8 @@ package final class CachedObject: Sendable {
             case .missing: awaitMissing(block, &state, range, &step)
             }
         }
-        plan(&state, from: range.lower, to: target, demandEnd: range.upper, &step)
+        let lower = version.size <= Self.wholeObjectLimit ? 0 : range.lower
+        plan(&state, from: lower, to: target, demandEnd: range.upper, &step)
         let isWaiting = !step.awaited.isEmpty || step.toStart.contains { $0.range.intersection(range) != nil }
         if step.toVerify.isEmpty, !isWaiting {
             step.isReady = true

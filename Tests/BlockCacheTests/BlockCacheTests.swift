@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import BlockCache
+import Glibc
+import ObjectStore
+import Platform
+import Synchronization
+import Testing
+
+@Suite struct BlockCacheTests {
+    private let key = ObjectKey("folder/object")
+    private let folder: TemporaryFolder
+
+    init() throws {
+        folder = try TemporaryFolder()
+    }
+
+    private func version(_ size: Int64, _ tag: String = "v1") -> ObjectVersion {
+        ObjectVersion(entityTag: EntityTag(opaque: tag), size: size)
+    }
+
+    private func cache(_ source: FakeSource?, capacity: Int64 = 1 << 30, path: String? = nil) throws -> BlockCache {
+        try BlockCache(
+            options: BlockCache.Options(
+                directory: path ?? folder.path,
+                blockSize: 65_536,
+                capacity: capacity,
+                minimumFree: 0
+            ),
+            source: source
+        )
+    }
+
+    @Test func readsReturnTheBytesOfTheirRange() throws {
+        let source = FakeSource()
+        let reader = try cache(source).reader(of: key, version: version(3_000_000))
+        for range in [ByteRange(0, 10), ByteRange(2_999_990, 3_000_000), ByteRange(65_000, 400_000)] {
+            #expect(try reader.bytes(range) == expectedBytes(range))
+        }
+    }
+
+    @Test func randomReadsMatchWhateverTheirOrder() throws {
+        let seed = UInt64.random(in: 0...UInt64.max)
+        print("seed \(seed)")
+        var random = SeededGenerator(seed)
+        let source = FakeSource()
+        let reader = try cache(source).reader(of: key, version: version(5_000_000))
+        for _ in 0..<60 {
+            let lower = Int64.random(in: 0..<5_000_000, using: &random)
+            let range = ByteRange(lower, min(5_000_000, lower + Int64.random(in: 1...300_000, using: &random)))
+            #expect(try reader.bytes(range) == expectedBytes(range))
+        }
+    }
+
+    @Test func aSmallObjectIsOneRequest() throws {
+        let source = FakeSource()
+        let reader = try cache(source).reader(of: key, version: version(900_000))
+        _ = try reader.bytes(ByteRange(500_000, 500_010))
+        #expect(source.requests == [ByteRange(0, 900_000)])
+    }
+
+    @Test func readersOfOneRangeShareTheFetch() throws {
+        let source = FakeSource()
+        source.state.update { $0.heldAt = 0 }
+        let cache = try cache(source)
+        let readers = (0..<4).map { _ in cache.reader(of: key, version: version(500_000)) }
+        let results = Monitor<[Bool]>([])
+        for reader in readers {
+            try Thread.detached(name: "reader") {
+                let bytes = try? reader.bytes(ByteRange(100, 200))
+                results.update { $0.append(bytes == expectedBytes(ByteRange(100, 200))) }
+            }
+        }
+        _ = source.state.wait(timeout: 10) { $0.requests.isEmpty ? nil : true }
+        source.state.update { $0.heldAt = .max }
+        #expect(results.wait(timeout: 10) { $0.count == 4 ? $0 : nil } == [true, true, true, true])
+        #expect(source.requests.count == 1)
+    }
+
+    @Test func aReaderIsAnsweredWhenItsBytesHaveArrived() throws {
+        let source = FakeSource()
+        source.state.update { $0.heldAt = 30_021 }
+        let reader = try cache(source).reader(of: key, version: version(900_000))
+        // The block is not complete, and will not be until the source goes on.
+        #expect(try reader.bytes(ByteRange(0, 20_000)) == expectedBytes(ByteRange(0, 20_000)))
+        source.state.update { $0.heldAt = .max }
+    }
+
+    @Test func aReadFarAheadDoesNotWaitForTheStream() throws {
+        let source = FakeSource()
+        source.state.update { $0.heldAt = 100_070 }
+        let size: Int64 = 64 << 20
+        let reader = try cache(source).reader(of: key, version: version(size))
+        // A sequential start opens a stream that stands still; the same bytes are asked for beyond its patience.
+        _ = try reader.bytes(ByteRange(0, 100_000))
+        let stream = try #require(source.requests.first)
+        #expect(stream.upper > 1 << 20)
+        source.state.inspect { $0.heldAt = .max }
+        let far = ByteRange(50 << 20, (50 << 20) + 1000)
+        #expect(try reader.bytes(far) == expectedBytes(far))
+    }
+
+    @Test func cachedBytesSurviveANewStartAndAreVerified() throws {
+        let range = ByteRange(0, 200_000)
+        _ = try cache(FakeSource()).reader(of: key, version: version(200_000)).bytes(range)
+        let source = FakeSource()
+        let reader = try cache(source).reader(of: key, version: version(200_000))
+        #expect(reader.isResident(range))
+        #expect(try reader.bytes(range) == expectedBytes(range))
+        #expect(source.requests.isEmpty)
+    }
+
+    @Test func damagedBlocksAreFetchedAgain() throws {
+        let range = ByteRange(0, 200_000)
+        _ = try cache(FakeSource()).reader(of: key, version: version(200_000)).bytes(range)
+        let path = try #require(folder.files().first)
+        let file = try FileDescriptor.open(path, O_WRONLY)
+        try [UInt8](repeating: 0xEE, count: 100).withUnsafeBytes { try file.write($0, at: 70_000) }
+        let source = FakeSource()
+        let reader = try cache(source).reader(of: key, version: version(200_000))
+        #expect(try reader.bytes(range) == expectedBytes(range))
+        #expect(source.requests == [ByteRange(65_536, 131_072)] || source.requests == [ByteRange(0, 200_000)])
+        #expect(!source.requests.isEmpty)
+    }
+
+    @Test func aTruncatedFileIsNoSourceOfZeros() throws {
+        let range = ByteRange(0, 200_000)
+        _ = try cache(FakeSource()).reader(of: key, version: version(200_000)).bytes(range)
+        let path = try #require(folder.files().first)
+        try FileDescriptor.open(path, O_WRONLY).truncate(to: 1000)
+        let reader = try cache(FakeSource()).reader(of: key, version: version(200_000))
+        #expect(try reader.bytes(range) == expectedBytes(range))
+    }
+
+    @Test func versionsAreNeverMixed() throws {
+        let range = ByteRange(0, 100_000)
+        let old = try cache(FakeSource(seed: 1)).reader(of: key, version: version(100_000, "old"))
+        #expect(try old.bytes(range) == expectedBytes(range, seed: 1))
+        let new = try cache(FakeSource(seed: 2)).reader(of: key, version: version(100_000, "new"))
+        #expect(try new.bytes(range) == expectedBytes(range, seed: 2))
+        #expect(try old.bytes(range) == expectedBytes(range, seed: 1))
+    }
+
+    @Test func aChangedVersionIsAnErrorAndNothingIsKept() throws {
+        let source = FakeSource()
+        source.state.update { $0.failures = [(0, StoreError(.preconditionFailed, "changed"))] }
+        let reader = try cache(source).reader(of: key, version: version(100_000))
+        #expect(throws: StoreError.self) { try reader.bytes(ByteRange(0, 100)) }
+        #expect(!reader.isResident(ByteRange(0, 100)))
+    }
+
+    @Test func aBrokenConnectionIsTakenUpWhereItBroke() throws {
+        let source = FakeSource()
+        source.state.update { $0.failures = [(150_000, StoreError(.temporary, "cut"))] }
+        let reader = try cache(source).reader(of: key, version: version(900_000))
+        let range = ByteRange(0, 900_000)
+        #expect(try reader.bytes(range) == expectedBytes(range))
+        #expect(source.requests.count == 2)
+        // Whole blocks that had arrived are not asked for again.
+        #expect(source.requests.last?.lower == 131_072)
+    }
+
+    @Test func anUnreachableRemoteFailsAtOnce() throws {
+        let source = FakeSource()
+        source.state.update { $0.failures = [(0, StoreError(.unreachable, "no route"))] }
+        let reader = try cache(source).reader(of: key, version: version(100_000))
+        #expect(throws: StoreError.self) { try reader.bytes(ByteRange(0, 100)) }
+        #expect(source.requests.count == 1)
+    }
+
+    @Test func withoutAUsableDiskReadsGoPastTheCache() throws {
+        let source = FakeSource()
+        let cache = try cache(source, path: folder.path + "/blocks")
+        try Files.removeDirectory(folder.path + "/blocks")
+        // A file where the folder was: nothing can be created below it, not even by root.
+        try FileDescriptor.open(folder.path + "/blocks", O_WRONLY | O_CREAT).close()
+        let reader = cache.reader(of: key, version: version(300_000))
+        #expect(try reader.bytes(ByteRange(1000, 2000)) == expectedBytes(ByteRange(1000, 2000)))
+        #expect(source.requests == [ByteRange(1000, 2000)])
+    }
+
+    @Test func anUploadedFileBecomesTheCachedVersion() throws {
+        let path = folder.path + "/staging"
+        let content = expectedBytes(ByteRange(0, 150_000))
+        try FileDescriptor.open(path, O_WRONLY | O_CREAT).write(content)
+        let cache = try cache(nil, path: folder.path + "/blocks")
+        cache.adopt(path, as: key, version: version(150_000))
+        #expect(try FileStatus.of(path) == nil)
+        let source = FakeSource(seed: 9)
+        let reader = try self.cache(source, path: folder.path + "/blocks").reader(of: key, version: version(150_000))
+        #expect(try reader.bytes(ByteRange(0, 150_000)) == content)
+        #expect(source.requests.isEmpty)
+    }
+
+    @Test func aFileOfTheWrongLengthIsNotAdopted() throws {
+        let path = folder.path + "/staging"
+        try FileDescriptor.open(path, O_WRONLY | O_CREAT).write([1, 2, 3])
+        let cache = try cache(nil, path: folder.path + "/blocks")
+        cache.adopt(path, as: key, version: version(4))
+        #expect(try folder.files().isEmpty)
+    }
+
+    @Test func theLeastRecentlyUsedGoFirst() throws {
+        let source = FakeSource()
+        let cache = try cache(source, capacity: 250_000)
+        for name in ["a", "b", "c"] {
+            _ = try cache.reader(of: ObjectKey(name), version: version(100_000)).bytes(ByteRange(0, 100_000))
+        }
+        for (age, path) in try folder.files().enumerated() {
+            var times = [timespec(tv_sec: 1000 + age, tv_nsec: 0), timespec(tv_sec: 1000 + age, tv_nsec: 0)]
+            #expect(utimensat(AT_FDCWD, path, &times, 0) == 0)
+        }
+        let newest = try #require(folder.files().last)
+        cache.maintain()
+        #expect(try folder.files().count < 3)
+        #expect(try folder.files().contains(newest))
+    }
+
+    @Test func whatIsBeingReadStays() throws {
+        let cache = try cache(FakeSource(), capacity: 10)
+        let reader = cache.reader(of: key, version: version(100_000))
+        _ = try reader.bytes(ByteRange(0, 100_000))
+        cache.maintain()
+        #expect(try reader.bytes(ByteRange(0, 100_000)) == expectedBytes(ByteRange(0, 100_000)))
+        #expect(try folder.files().count == 1)
+    }
+}
+
+/// SplitMix64: small, and the same everywhere.
+struct SeededGenerator: RandomNumberGenerator {
+    private var state: UInt64
+
+    init(_ seed: UInt64) {
+        state = seed
+    }
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var value = state
+        value = (value ^ (value >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        value = (value ^ (value >> 27)) &* 0x94D0_49BB_1331_11EB
+        return value ^ (value >> 31)
+    }
+}
