@@ -28,10 +28,9 @@ package enum CommandLineTool {
 
     /// Every command, in the order of help.
     static let commands: [CommandDefinition] = [
-        MountCommand.definition, ServeCommand.definition, UnmountCommand.definition, StatusCommand.definition,
-        UploadsCommand.definition,
-        FlushCommand.definition,
-        PolicyCommand.definition, CacheCommand.definition, DocumentationCommand.definition,
+        MountCommand.definition, UnmountCommand.definition, StatusCommand.definition, UploadsCommand.definition,
+        FlushCommand.definition, ServeCommand.definition, PolicyCommand.definition, CacheCommand.definition,
+        FlusherCommand.definition, DocumentationCommand.definition,
     ]
 
     private static func run(_ arguments: [String]) throws(CommandFailure) -> Int32 {

@@ -61,7 +61,8 @@ package struct VolumeDescription: Codable, Hashable, Sendable {
             .map(EndpointURL.normalized)
         self.init(bucket: bucket, prefix: prefix, name: name, endpoint: endpoint, values: values)
         region = values.text(.region) ?? variable("AWS_REGION", "AWS_DEFAULT_REGION")
-        profile = values.text(.profile) ?? variable("AWS_PROFILE")
+        // Keys in the environment go before a profile named there.
+        profile = values.text(.profile) ?? (variable("AWS_ACCESS_KEY_ID") == nil ? variable("AWS_PROFILE") : nil)
     }
 
     private init(bucket: String, prefix: String, name: String?, endpoint: String?, values: OptionValues) {

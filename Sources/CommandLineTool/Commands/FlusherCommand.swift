@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Configuration
+internal import Control
+internal import CurlTransport
+internal import Flusher
+internal import ObjectStore
+internal import Platform
+internal import Synchronization
+
+/// `moorage flusher`: the process that sends what is pending. Mounts and commands start it by themselves.
+enum FlusherCommand {
+    static let definition = CommandDefinition(
+        name: "flusher",
+        operands: "",
+        operandCount: 0...0,
+        flags: [
+            FlagDefinition("foreground", nil, "stay in the foreground (it always does)"),
+            FlagDefinition("exit-when-idle", "SECONDS", "end after this time with nothing to do; default 30"),
+            FlagDefinition("verbose", nil, "log every step on standard error"),
+        ],
+        summary: "send what is pending; started by mounts and commands when needed"
+    ) { arguments throws(CommandFailure) in
+        let idle = try arguments.seconds("exit-when-idle") ?? 30
+        let instance = try Instance.current()
+        if arguments.has("verbose") { Log.level = .debug }
+        var options = FlusherOptions(
+            directories: instance.directories,
+            exitWhenIdle: idle,
+            program: "moorage \(CommandLineTool.version)"
+        )
+        let policy = instance.configuration.policy
+        options.largeUploads = policy.number(.parallelFiles).map(Int.init) ?? options.largeUploads
+        options.partsPerFile = policy.number(.parallelParts).map(Int.init) ?? options.partsPerFile
+        let stores = VolumeStores()
+        return FlusherProcess.run(options: options) { volume, credentials throws(StoreError) in
+            try stores.make(volume, credentials)
+        }
+    }
+}
+
+/// Makes the stores of all volumes on one transport, which is started with the first of them: not before the
+/// flusher has directed its signals.
+private final class VolumeStores: Sendable {
+    private let transport = Lock<CurlTransport?>(nil)
+
+    func make(_ volume: VolumeDescription, _ credentials: HandedCredentials?) throws(StoreError) -> any ObjectStore {
+        var environment = ProcessEnvironment.all()
+        if let credentials {
+            environment["AWS_ACCESS_KEY_ID"] = credentials.accessKeyID
+            environment["AWS_SECRET_ACCESS_KEY"] = credentials.secretAccessKey
+            environment["AWS_SESSION_TOKEN"] = credentials.sessionToken
+        }
+        return try volume.store(environment: environment, transport: try sharedTransport())
+    }
+
+    private func sharedTransport() throws(StoreError) -> CurlTransport {
+        try transport.withLock { transport throws(StoreError) in
+            if let transport { return transport }
+            do {
+                let made = try CurlTransport()
+                transport = made
+                return made
+            } catch {
+                throw StoreError(.temporary, "\(error)")
+            }
+        }
+    }
+}
