@@ -106,6 +106,9 @@ let package = Package(
         // MARK: tests
         tests("Base", ["Base"]),
         tests("Platform", ["Base", "Platform"]),
+        tests("Database", ["Base", "Platform", "Database"]),
+        tests("Journal", ["Base", "Platform", "Database", "Journal"]),
+        tests("Catalog", ["Base", "Platform", "Database", "ObjectStore", "Catalog"]),
         tests("Configuration", ["Base", "Platform", "Configuration"]),
         tests("CommandLineTool", ["Base", "Platform", "Configuration", "Control", "CommandLineTool"]),
         tests("Digests", ["Digests"]),

@@ -14,16 +14,20 @@ package enum Blocker: Hashable, Sendable {
     case generation(GenerationID)
     /// Another row's content is still to be copied from the object at its key.
     case source(NodeID)
-    /// A row below it must go before the folder at its path can.
+    /// A row below it, of what was in a folder by its name, must go first: not every store holds both at once.
     case descendant(NodeID)
     /// A folder above it still has, at the remote, an object by the folder's own name.
     case ancestor(NodeID)
+    /// A folder above it is to get its marker first: with what is to be deleted an implied folder would vanish.
+    case folder(NodeID)
 }
 
 extension Journal {
     /// What must happen before the object at a row's key may be changed, at most a few of each kind; empty: nothing.
     ///
-    /// A file whose own transfer runs is not blocked by it.
+    /// A file whose own transfer runs is not blocked by it. Rows may wait for each other in a circle (a swap of two
+    /// names; a file moved into a new folder of its old name): one that is blocked by nothing but `source` and
+    /// `ancestor` may begin its transfer and be hydrated, after which it needs no source any more.
     package func blockers(of node: JournalNode) throws(JournalError) -> [Blocker] {
         try snapshot { tables throws(JournalError) in
             var result: [Blocker] = node.isOpen ? [.open] : []
@@ -35,10 +39,12 @@ extension Journal {
                 result.append(.generation(id))
             }
             result += try tables.readers(of: node).map { .source($0) }
-            if node.hasRemoteDirectory, node.kind != .directory {
+            if node.kind != .directory {
                 result += try tables.descendants(of: node.path).prefix(4).map { .descendant($0.id) }
             }
-            if !node.isTombstone, let ancestor = try tables.ancestorWithObject(node.path) {
+            if node.isTombstone {
+                if let folder = try tables.ancestor(of: node.path, "kind = 1") { result.append(.folder(folder)) }
+            } else if let ancestor = try tables.ancestor(of: node.path, "base <> 0") {
                 result.append(.ancestor(ancestor))
             }
             return result
@@ -60,11 +66,11 @@ extension Tables {
         return try connection.all(sql, [.key(node.path), .integer(node.id.value)]) { NodeID($0.integer(0)) }
     }
 
-    /// The nearest folder row above a path at whose own key the remote has an object.
-    fileprivate func ancestorWithObject(_ path: ObjectKey) throws(JournalError) -> NodeID? {
+    /// The nearest row above a path that meets a condition.
+    fileprivate func ancestor(of path: ObjectKey, _ condition: String) throws(JournalError) -> NodeID? {
         var folder = path.parent
         while !folder.isRoot {
-            let sql = "SELECT id FROM node WHERE parent = ? AND name = ? AND base <> 0"
+            let sql = "SELECT id FROM node WHERE parent = ? AND name = ? AND \(condition)"
             if let id = try connection.first(sql, [.key(folder.parent), .key(folder.name)], { NodeID($0.integer(0)) }) {
                 return id
             }

@@ -68,6 +68,7 @@ extension Journal {
             guard var node = try tables.node(id), node.kind == .directory else { return nil }
             node.hasRemoteDirectory = true
             try tables.update(node)
+            try tables.noteFolders(above: node.path)
             return node
         }
     }

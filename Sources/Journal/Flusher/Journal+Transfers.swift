@@ -19,6 +19,7 @@ extension Journal {
         try write { tables throws(JournalError) in
             guard let row = try tables.node(node.id), row.isTransferable, row.hasSameWish(as: node) else { return nil }
             guard try !tables.isTransferRunning(at: row.path) else { return nil }
+            try tables.noteFolders(above: row.path)
             return try tables.transfer(try tables.insertTransfer(row, method, partSize: partSize, now: now))
         }
     }
@@ -181,6 +182,21 @@ extension Tables {
             """,
             [.integer(transfer.value)]
         )
+    }
+
+    /// Notes in the rows of the folders above a path that the remote is about to have them, if only implied.
+    func noteFolders(above path: ObjectKey) throws(JournalError) {
+        var folder = path.parent
+        while !folder.isRoot {
+            try connection.run(
+                """
+                UPDATE node SET has_remote_directory = 1
+                WHERE parent = ? AND name = ? AND kind = 1 AND has_remote_directory = 0
+                """,
+                [.key(folder.parent), .key(folder.name)]
+            )
+            folder = folder.parent
+        }
     }
 
     func releaseUnderlay(of generation: Generation) throws(JournalError) {

@@ -37,6 +37,16 @@ extension Recovery {
         }
     }
 
+    /// Takes dropped writes out of a staging file: what lies outside the extents is to read as zeros.
+    private func clearStaging(_ id: GenerationID, _ content: ContentMap) throws(JournalError) {
+        let path = journal.stagingPath(id)
+        do throws(SystemError) {
+            try StagingFile(path)?.clear(path, outside: content)
+        } catch {
+            throw JournalError(system: error)
+        }
+    }
+
     /// Decides for each generation, older ones first, and makes it so.
     mutating func recoverGenerations() throws(JournalError) {
         var lost: Set<GenerationID> = []
@@ -161,6 +171,7 @@ extension Recovery {
             let outcome: RecoveryReport.Item.Outcome = isNewFile ? .kept(content.size) : .reverted
             report.items.append(RecoveryReport.Item(path: evidence.node?.path, outcome: outcome))
         }
+        try clearStaging(old.id, content)
         _ = try tables.record(old.id, content, isSealed: true, isSynced: isSynced)
         if isNewBoot, !old.isSynced {
             // What was sent of it before the power loss may be other bytes than these: begin anew.

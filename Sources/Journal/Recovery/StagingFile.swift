@@ -21,6 +21,37 @@ struct StagingFile {
         data = try Self.dataRanges(try FileDescriptor.open(path, O_RDONLY | O_NOFOLLOW), status.size)
     }
 
+    /// Makes everything in a staging file that is not in `content` a hole again, so that it may be sent as it is.
+    func clear(_ path: String, outside content: ContentMap) throws(SystemError) {
+        let strays = data.ranges.flatMap { content.extents.gaps(in: $0) }.filter { $0.lower < content.size }
+        guard !strays.isEmpty || length > content.size else { return }
+        let file = try FileDescriptor.open(path, O_RDWR | O_NOFOLLOW)
+        if length > content.size { try file.truncate(to: content.size) }
+        for range in strays { try Self.punch(file, range) }
+        try file.synchronizeData()
+    }
+
+    private static func punch(_ file: borrowing FileDescriptor, _ range: ByteRange) throws(SystemError) {
+        let mode = moorage_FALLOC_FL_PUNCH_HOLE | moorage_FALLOC_FL_KEEP_SIZE
+        if moorage_fallocate(file.raw, mode, range.lower, range.count) == 0 { return }
+        guard errno == EOPNOTSUPP else { throw SystemError.last("fallocate") }
+        let zeros = [UInt8](repeating: 0, count: 65_536)
+        var position = range.lower
+        while position < range.upper {
+            let count = Int(min(Int64(zeros.count), range.upper - position))
+            do {
+                try zeros.withUnsafeBytes {
+                    try file.write(UnsafeRawBufferPointer(rebasing: $0[..<count]), at: position)
+                }
+            } catch let error as SystemError {
+                throw error
+            } catch {
+                throw SystemError.make(EIO, "pwrite")
+            }
+            position += Int64(count)
+        }
+    }
+
     private static func dataRanges(_ file: borrowing FileDescriptor, _ length: Int64) throws(SystemError) -> ExtentSet {
         var extents = ExtentSet()
         var position: Int64 = 0

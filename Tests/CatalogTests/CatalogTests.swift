@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import Catalog
+import Glibc
+import ObjectStore
+import Platform
+import Testing
+
+@Suite struct CatalogTests {
+    private let directory: String
+    private let catalog: Catalog
+    private let time = Timestamp(seconds: 1000)
+
+    init() throws {
+        directory = "/tmp/moorage-catalog-\(Randomness.hexadecimal(bytes: 8))"
+        catalog = try Catalog(directory: directory)
+    }
+
+    private func removeAll() {
+        for name in (try? Files.names(in: directory)) ?? [] { _ = unlink("\(directory)/\(name)") }
+        _ = rmdir(directory)
+    }
+
+    private func key(_ text: String) -> ObjectKey { ObjectKey(text) }
+
+    private func version(_ tag: String, _ size: Int64 = 1) -> ObjectVersion {
+        ObjectVersion(entityTag: EntityTag(opaque: tag), size: size)
+    }
+
+    private func page(_ files: [(String, String)], _ folders: [String] = []) -> ListingPage {
+        ListingPage(
+            entries: files.map { ListingPage.Entry(key: ObjectKey($0.0), version: version($0.1)) },
+            folders: folders.map { ObjectKey($0) },
+            next: nil
+        )
+    }
+
+    private func list(_ folder: String, _ pages: [ListingPage], _ between: () throws -> Void = {}) throws {
+        let token = try catalog.beginListing()
+        var summary = ListingSummary()
+        for (index, page) in pages.enumerated() {
+            if index == pages.count - 1 { try between() }
+            try catalog.apply(page, of: key(folder), token, at: time, summary: &summary)
+        }
+        try catalog.finishListing(of: key(folder), token, summary, at: time)
+    }
+
+    private func names(_ folder: String) throws -> [String] {
+        try catalog.children(of: key(folder)).map(\.path.string)
+    }
+
+    @Test func aListingReplacesWhatWasKnownOfItsFolder() throws {
+        defer { removeAll() }
+        try list("", [page([("a", "1"), ("b", "1")], ["d"])])
+        try list("d", [page([("d/x", "1")])])
+        #expect(try names("") == ["a", "b", "d"])
+        #expect(try catalog.folderState(.root) == FolderState(listedAt: time, hidden: 0))
+        #expect(try catalog.folderState(key("e")) == nil)
+        try list("", [page([("b", "2")]), page([("c", "1")], ["d"])])
+        #expect(try names("") == ["b", "c", "d"])
+        #expect(try names("d") == ["d/x"])
+        #expect(try catalog.descendants(of: .root).map(\.path.string) == ["b", "c", "d", "d/x"])
+        #expect(try catalog.descendants(of: key("d")).map(\.path.string) == ["d/x"])
+    }
+
+    @Test func metadataStaysWithItsVersionOnly() throws {
+        defer { removeAll() }
+        try list("", [page([("a", "1")])])
+        var entry = try #require(try catalog.entry(key("a")))
+        #expect(entry.metadata == nil)
+        entry.metadata = ObjectMetadata(mode: 0o100600, uid: 7, gid: nil, modified: Timestamp(seconds: 5))
+        entry.target = key("target")
+        #expect(try catalog.store(entry, since: try catalog.token()))
+        try list("", [page([("a", "1")])])
+        #expect(try catalog.entry(key("a"))?.metadata == entry.metadata)
+        #expect(try catalog.entry(key("a"))?.target == key("target"))
+        try list("", [page([("a", "2")])])
+        #expect(try catalog.entry(key("a"))?.metadata == nil)
+        #expect(try catalog.entry(key("a"))?.target == nil)
+    }
+
+    @Test func whatWasCommittedDuringAListingOrAHeadStays() throws {
+        defer { removeAll() }
+        try list("", [page([("a", "1"), ("gone", "1")])])
+        let token = try catalog.token()
+        try list("", [page([("a", "1"), ("gone", "1")]), page([])]) {
+            try catalog.committed(key("a"), version: version("2"), metadata: nil, generation: 9, at: time)
+            try catalog.committed(key("n/m"), version: version("3"), metadata: nil, generation: nil, at: time)
+            try catalog.removed(key("gone"), at: time)
+        }
+        #expect(try catalog.entry(key("a"))?.version == version("2"))
+        #expect(try catalog.entry(key("a"))?.committedGeneration == 9)
+        #expect(try names("") == ["a", "n"])
+        #expect(try names("n") == ["n/m"])
+        let stale = CatalogEntry(path: key("a"), kind: .file, version: version("1"), checkedAt: time)
+        #expect(try !catalog.store(stale, since: token))
+        #expect(try !catalog.markAbsent(key("a"), since: token, at: time))
+        #expect(try catalog.markAbsent(key("a"), since: try catalog.token(), at: time))
+        #expect(try catalog.entry(key("a"))?.kind == .absent)
+        #expect(try names("") == ["n"])
+    }
+
+    @Test func aRemovalHoldsAgainstAListingThatBeganBefore() throws {
+        defer { removeAll() }
+        let token = try catalog.beginListing()
+        try catalog.removed(key("a"), at: time)
+        var summary = ListingSummary()
+        try catalog.apply(page([("a", "1")]), of: .root, token, at: time, summary: &summary)
+        try catalog.finishListing(of: .root, token, summary, at: time)
+        #expect(try catalog.entry(key("a"))?.kind == .absent)
+        try list("", [page([])])
+        #expect(try catalog.entry(key("a")) == nil)
+    }
+
+    @Test func namesThatCannotBeShownAreHiddenAndCounted() throws {
+        defer { removeAll() }
+        let long = String(repeating: "x", count: 256)
+        let files = [
+            ("d/ok", "1"), ("d/.", "1"), ("d/..", "1"), ("d/", "1"), ("d/a\u{0}b", "1"), ("d/\(long)", "1"), ("e", "1"),
+        ]
+        try list("d", [page(files, ["d/", "d/ok2", "d/.."])])
+        #expect(try names("d") == ["d/ok", "d/ok2"])
+        #expect(try catalog.folderState(key("d"))?.hidden == 7)
+    }
+
+    @Test func aFolderWinsOverAFileInEitherOrder() throws {
+        defer { removeAll() }
+        try list("", [page([("a", "1")], ["a"]), page([("b", "1")])])
+        #expect(try catalog.entry(key("a"))?.kind == .directory)
+        try list("", [page([], ["b"]), page([("b", "1"), ("a", "1")])])
+        #expect(try catalog.entry(key("b"))?.kind == .directory)
+        #expect(try catalog.entry(key("a"))?.kind == .file)
+    }
+
+    @Test func aFoldersMarkerIsKnownFromItsOwnListing() throws {
+        defer { removeAll() }
+        try list("", [page([], ["d"])])
+        #expect(try catalog.entry(key("d"))?.hasMarker == nil)
+        try list("d", [page([("d/", "m"), ("d/x", "1")])])
+        #expect(try catalog.entry(key("d"))?.hasMarker == true)
+        #expect(try catalog.entry(key("d"))?.version == version("m"))
+        try list("", [page([], ["d"])])
+        #expect(try catalog.entry(key("d"))?.hasMarker == true)
+        try list("d", [page([("d/x", "1")])])
+        #expect(try catalog.entry(key("d"))?.hasMarker == false)
+    }
+
+    @Test func deletingAMarkerLeavesAFolderThatHasContent() throws {
+        defer { removeAll() }
+        let metadata = ObjectMetadata(mode: 0o040755)
+        try catalog.committedDirectory(key("d"), version: nil, metadata: metadata, at: time)
+        #expect(try catalog.entry(key("d"))?.metadata == metadata)
+        try catalog.committed(key("d/x"), version: version("1"), metadata: nil, generation: nil, at: time)
+        #expect(try catalog.entry(key("d"))?.metadata == metadata)
+        try catalog.removedDirectory(key("d"), at: time)
+        #expect(try catalog.entry(key("d"))?.hasMarker == false)
+        try catalog.removed(key("d/x"), at: time)
+        try catalog.removedDirectory(key("d"), at: time)
+        #expect(try catalog.entry(key("d"))?.kind == .absent)
+    }
+
+    @Test func invalidationKeepsWhatIsKnownButNotItsAge() throws {
+        defer { removeAll() }
+        try list("d", [page([("d/x", "1")])])
+        try catalog.invalidate(key("d"))
+        try catalog.invalidate(key("d/x"))
+        #expect(try catalog.folderState(key("d")) == nil)
+        #expect(try catalog.entry(key("d/x"))?.checkedAt == Timestamp(nanoseconds: 0))
+        #expect(try names("d") == ["d/x"])
+        try catalog.clear()
+        #expect(try names("d").isEmpty)
+    }
+
+    @Test func aDamagedFileIsReplaced() throws {
+        defer { removeAll() }
+        let other = directory + "-damaged"
+        try Files.makeDirectories(other)
+        try Files.writeAtomically("\(other)/catalog.sqlite", Array(repeating: 0x58, count: 5000))
+        let fresh = try Catalog(directory: other)
+        #expect(try fresh.children(of: .root).isEmpty)
+        for name in try Files.names(in: other) { _ = unlink("\(other)/\(name)") }
+        _ = rmdir(other)
+    }
+
+    @Test func anEntryTakesLessThanFourHundredBytes() throws {
+        defer { removeAll() }
+        let long = String(repeating: "f", count: 200)
+        for chunk in 0..<10 {
+            let files = (0..<1000).map {
+                ("\(long)/file-number-\(chunk)-\($0)", "d41d8cd98f00b204e9800998ecf8427e-\($0)")
+            }
+            try list(long, [page(files)])
+            #expect(try names(long).count == 1000)
+        }
+        let files = (0..<10_000).map { ("\(long)/file-number-\($0).txt", "d41d8cd98f00b204e9800998ecf8427e-\($0)") }
+        try list(long, [page(files)])
+        let size = try Files.names(in: directory).map { name in
+            name.string.hasSuffix("sqlite") ? try FileStatus.of("\(directory)/\(name.string)")?.size ?? 0 : 0
+        }
+        #expect(size.reduce(0, +) < 10_000 * 400)
+    }
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Glibc
+import Journal
+import Testing
+
+/// Random operations of a mount and a flusher against a model of what the user must see.
+@Suite struct JournalModelTests {
+    /// How many sequences each test runs: `MOORAGE_SEEDS`, else a number that takes seconds.
+    static let count = getenv("MOORAGE_SEEDS").flatMap { UInt64(String(cString: $0)) } ?? 150
+    /// One seed to repeat, from `MOORAGE_SEED`.
+    static let only = getenv("MOORAGE_SEED").flatMap { UInt64(String(cString: $0)) }
+
+    static func seeds(_ first: UInt64) -> [UInt64] { only.map { [$0] } ?? Array(first..<first + count) }
+
+    @Test func remoteBecomesWhatTheUserSawWhateverTheOrderOfTransfers() throws {
+        var seen: [String: Int] = [:]
+        for seed in Self.seeds(1) { try run(seed, crashes: false, &seen) }
+        guard Self.only == nil else { return }
+        for event in [
+            "create", "write", "truncate", "chmod", "unlink", "mkdir", "rmdir", "rename", "mvdir", "symlink",
+            "exchange",
+            "begin", "hydrate", "commit", "land", "fail", "abort", "complete", "delete", "delete-marker", "put-marker",
+            "412", "completed-settled", "completed-hasMore", "release",
+        ] {
+            #expect(seen[event, default: 0] > 0, "no \(event) happened")
+        }
+    }
+
+    @Test func killsLoseNothingThatWasAcknowledged() throws {
+        var seen: [String: Int] = [:]
+        for seed in Self.seeds(1_000_001) { try run(seed, crashes: true, &seen) }
+        #expect(Self.only != nil || seen["crash", default: 0] > 0)
+    }
+
+    private func run(_ seed: UInt64, crashes: Bool, _ seen: inout [String: Int]) throws {
+        let world = try World(seed: seed)
+        do {
+            for _ in 0..<80 {
+                if world.random.chance(55) { try world.mountStep() } else { try world.flusherStep() }
+                if crashes, world.random.chance(4) { try world.crash() }
+                try world.check()
+            }
+            try world.finish()
+        } catch {
+            let steps = world.trace.suffix(60).joined(separator: "\n  ")
+            Issue.record("seed \(seed): \(error)\n  \(steps)\n\((try? world.describe()) ?? "")")
+            throw error
+        }
+        seen.merge(world.seen) { $0 + $1 }
+    }
+}

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import Glibc
+import Journal
+import Platform
+
+extension World {
+    /// Does one random thing as the mount does it, when it is possible.
+    func mountStep() throws {
+        switch random.below(20) {
+        case 0...2: try create()
+        case 3...6: try write()
+        case 7: try truncate()
+        case 8...9: try close()
+        case 10: try synchronize()
+        case 11...12: try changeAttributes()
+        case 13: try remove()
+        case 14: try makeDirectory()
+        case 15: try removeDirectory()
+        case 16...17: try rename()
+        case 18: try random.chance(50) ? link() : exchange()
+        default: try renameDirectory()
+        }
+    }
+
+    var files: [ObjectKey] {
+        model.compactMap { if case .file = $0.value { $0.key } else { nil } }.sorted()
+    }
+
+    var filesAndLinks: [ObjectKey] {
+        model.compactMap { if case .directory = $0.value { nil } else { $0.key } }.sorted()
+    }
+
+    var directories: [ObjectKey] {
+        model.compactMap { if case .directory = $0.value { $0.key } else { nil } }.sorted()
+    }
+
+    /// A path in an existing folder with nothing at it.
+    private func freePath() -> ObjectKey? {
+        guard let folder = random.pick(directories + [.root]), let name = random.pick(Self.names) else { return nil }
+        let path = folder.appending(ObjectKey(name))
+        return model[path] == nil && path.bytes.count < 12 ? path : nil
+    }
+
+    private func children(of folder: ObjectKey) -> [ObjectKey] {
+        model.keys.filter { $0 != folder && $0.isInside(folder) }
+    }
+
+    private func create() throws {
+        guard let path = freePath() else { return }
+        note("create \(path)")
+        let attributes = FileAttributes.file(0o600, at: tick())
+        let node = try journal.createFile(at: path, attributes: attributes, remote: remoteState(path))
+        guard let generation = node.generation else { throw Failure("a new file has no generation") }
+        model[path] = .file([], attributes)
+        open[path] = OpenFile(node: node.id, generation: generation.id, map: generation.content, content: [])
+        if random.chance(60) { try writeRandomly(path) }
+        if random.chance(60) { try seal(path) }
+    }
+
+    private func write() throws {
+        guard let path = random.pick(files) else { return }
+        note("write \(path)")
+        try openForWriting(path)
+        try writeRandomly(path)
+        if random.chance(60) { try seal(path) }
+    }
+
+    private func openForWriting(_ path: ObjectKey) throws {
+        guard open[path] == nil, case .file(let content, _) = model[path] else { return }
+        let node = try journal.beginWriting(at: path, remote: remoteState(path))
+        guard let generation = node.generation, !generation.isSealed else { throw Failure("\(path) is not open") }
+        open[path] = OpenFile(
+            node: node.id,
+            generation: generation.id,
+            map: generation.content,
+            content: content,
+            acknowledged: content
+        )
+    }
+
+    private func writeRandomly(_ path: ObjectKey) throws {
+        guard var file = open[path] else { return }
+        let start = random.below(file.content.count + 6)
+        let data = bytes(1 + random.below(8))
+        let staging = try journal.openStaging(file.generation, creating: true)
+        try data.withUnsafeBytes { try staging.write($0, at: Int64(start)) }
+        file.map.write(ByteRange(offset: Int64(start), count: Int64(data.count)))
+        let end = start + data.count
+        if file.content.count < end { file.content += [UInt8](repeating: 0, count: end - file.content.count) }
+        file.content.replaceSubrange(start..<end, with: data)
+        open[path] = file
+        updateModel(path, file.content, nil)
+    }
+
+    private func truncate() throws {
+        guard let path = random.pick(files) else { return }
+        note("truncate \(path)")
+        try openForWriting(path)
+        guard var file = open[path] else { return }
+        let size = random.below(file.content.count + 8)
+        file.map.truncate(to: Int64(size))
+        try journal.openStaging(file.generation, creating: true).truncate(to: Int64(size))
+        file.content =
+            Array(file.content.prefix(size)) + [UInt8](repeating: 0, count: max(0, size - file.content.count))
+        open[path] = file
+        updateModel(path, file.content, nil)
+        if random.chance(60) { try seal(path) }
+    }
+
+    func updateModel(_ path: ObjectKey, _ content: [UInt8], _ modified: Timestamp?) {
+        guard case .file(_, var attributes) = model[path] else { return }
+        if let modified { attributes.modified = modified }
+        model[path] = .file(content, attributes)
+    }
+
+    private func close() throws {
+        guard let path = random.pick(open.keys.sorted()) else { return }
+        note("close \(path)")
+        try seal(path)
+    }
+
+    func seal(_ path: ObjectKey) throws {
+        guard let file = open.removeValue(forKey: path) else { return }
+        let modified = random.chance(70) ? Timestamp(seconds: tick()) : nil
+        guard try journal.seal(file.node, file.generation, content: file.map, modified: modified) else {
+            throw Failure("\(path) cannot be sealed")
+        }
+        updateModel(path, file.content, modified)
+    }
+
+    /// fsync.
+    private func synchronize() throws {
+        guard let path = random.pick(open.keys.sorted()), var file = open[path] else { return }
+        note("fsync \(path)")
+        let modified = Timestamp(seconds: tick())
+        guard try journal.record(file.node, file.generation, content: file.map, modified: modified, durable: true)
+        else {
+            throw Failure("\(path) cannot be recorded")
+        }
+        file.acknowledged = file.content
+        open[path] = file
+        updateModel(path, file.content, modified)
+    }
+
+    private func changeAttributes() throws {
+        guard let path = random.pick(model.keys.sorted()), let entry = model[path] else { return }
+        note("chmod \(path)")
+        let changes = AttributeChanges(
+            permissions: random.chance(50) ? random.pick([0o600, 0o644, 0o755]) : nil,
+            modified: random.chance(50) ? Timestamp(seconds: tick()) : nil
+        )
+        try journal.setAttributes(at: path, remote: remoteState(path), changes)
+        switch entry {
+        case .file(let content, let old): model[path] = .file(content, old.applying(changes))
+        case .link(let target, let old): model[path] = .link(target, old.applying(changes))
+        case .directory(let old): model[path] = .directory(old.applying(changes))
+        }
+    }
+
+    private func remove() throws {
+        guard let path = random.pick(filesAndLinks) else { return }
+        note("unlink \(path)")
+        try keepingFolder(of: path) {
+            try journal.remove(at: path, remote: remoteState(path))
+            model[path] = nil
+            open[path] = nil
+        }
+    }
+
+    private func makeDirectory() throws {
+        guard let path = freePath() else { return }
+        note("mkdir \(path)")
+        let attributes = FileAttributes.directory(0o750)
+        _ = try journal.createDirectory(at: path, attributes: attributes, remote: remoteState(path))
+        model[path] = .directory(attributes)
+    }
+
+    private func removeDirectory() throws {
+        guard let path = random.pick(directories.filter { children(of: $0).isEmpty }) else { return }
+        note("rmdir \(path)")
+        try keepingFolder(of: path) {
+            try journal.remove(at: path, remote: remoteState(path))
+            model[path] = nil
+        }
+    }
+
+    private func link() throws {
+        guard let path = freePath() else { return }
+        note("symlink \(path)")
+        let target = ObjectKey(bytes: bytes(5))
+        _ = try journal.createSymbolicLink(
+            at: path,
+            target: target,
+            attributes: .link,
+            remote: remoteState(path)
+        )
+        model[path] = .link(target, .link)
+    }
+
+    private func rename() throws {
+        guard let source = random.pick(filesAndLinks) else { return }
+        guard let target = random.chance(50) ? freePath() : random.pick(filesAndLinks), target != source else { return }
+        note("rename \(source) \(target)")
+        try keepingFolder(of: source) {
+            try journal.rename(
+                from: source,
+                to: target,
+                sourceRemote: remoteState(source),
+                targetRemote: remoteState(target)
+            )
+            model[target] = model.removeValue(forKey: source)
+            open[target] = open.removeValue(forKey: source)
+        }
+    }
+
+    private func exchange() throws {
+        guard let first = random.pick(filesAndLinks), let second = random.pick(filesAndLinks), first != second else {
+            return
+        }
+        note("exchange \(first) \(second)")
+        try journal.exchange(
+            first,
+            second,
+            firstRemote: remoteState(first),
+            secondRemote: remoteState(second)
+        )
+        (model[first], model[second]) = (model[second], model[first])
+        (open[first], open[second]) = (open[second], open[first])
+    }
+
+    private func renameDirectory() throws {
+        guard let source = random.pick(directories) else { return }
+        let empty = directories.filter { children(of: $0).isEmpty && !$0.isInside(source) && !source.isInside($0) }
+        guard let target = random.chance(70) ? freePath() : random.pick(empty), !target.isInside(source) else { return }
+        guard target.bytes.count < 8 else { return }
+        note("mvdir \(source) \(target)")
+        try keepingFolder(of: source) {
+            try journal.renameDirectory(
+                from: source,
+                to: target,
+                sourceRemote: remoteState(source),
+                targetRemote: remoteState(target),
+                entries: remoteEntries(below: source)
+            )
+            for path in [source] + children(of: source) {
+                guard let moved = path.moved(from: source, to: target) else { continue }
+                model[moved] = model.removeValue(forKey: path)
+                open[moved] = open.removeValue(forKey: path)
+            }
+        }
+    }
+
+    /// Gives the folder that something is taken from a row when the remote only implies it, as the mount does.
+    private func keepingFolder(of path: ObjectKey, _ body: () throws -> Void) throws {
+        let folder = path.parent
+        if !folder.isRoot, try journal.node(at: folder) == nil,
+            case .directory(hasMarker: false, let attributes) = remoteState(folder)
+        {
+            _ = try journal.createDirectory(at: folder, attributes: attributes, remote: remoteState(folder))
+        }
+        try body()
+    }
+}
