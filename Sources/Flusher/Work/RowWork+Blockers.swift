@@ -14,9 +14,10 @@ extension RowWork {
             case .transfer(let id): try clear(id)
             case .generation(let id):
                 if let transfer = session.transfer(showing: id) { try clear(transfer.id) }
-            case .source(let other): try waitForReader(other, of: node)
+            case .source(let other): try waitInCircle(other, of: node, "its old content is being copied")
             case .descendant(let other): throw .blocked(other, "something in it must go first")
-            case .ancestor(let other): throw .blocked(other, "a folder above it is a file at the remote")
+            case .ancestor(let other): try waitInCircle(other, of: node, "a folder above it is a file at the remote")
+            case .folder(let other): throw .blocked(other, "a folder above it is made first")
             }
         }
         if !blockers.isEmpty { throw .changed }
@@ -30,16 +31,17 @@ extension RowWork {
         try TransferCleanup(work: self).settle(transfer)
     }
 
-    /// The object at the row's key is still the source of a copy.
+    /// Waits for a row that still needs an object as the source of a copy, or has one in the way.
     ///
-    /// Names that change places wait for each other: the smallest content of the circle is then fetched here, so
+    /// Names that change places wait for each other, and so does a file that moved into a new folder of its
+    /// old name: the smallest content of the circle is then fetched here, so
     /// that it needs its source no more.
-    private func waitForReader(_ other: NodeID, of node: JournalNode) throws(WorkFailure) {
+    private func waitInCircle(_ other: NodeID, of node: JournalNode, _ reason: String) throws(WorkFailure) {
         let circle = try circle(from: node, through: other)
         if let smallest = circle.min(by: { ($0.size, $0.id) < ($1.size, $1.id) }), smallest.id == node.id {
             try fetchWhole(node)
         }
-        throw .blocked(other, "its old content is being copied")
+        throw .blocked(other, reason)
     }
 
     /// The rows that wait for each other in a circle with `node`; empty when there is none.
@@ -50,11 +52,11 @@ extension RowWork {
         while members.count < 64 {
             let id = current
             guard let row = try journal({ (journal) throws(JournalError) in try journal.node(id) }) else { return [] }
-            if members.contains(where: { $0.id == id }) { return id == node.id ? members : [] }
+            if members.contains(where: { $0.id == id }) { return [] }
             members.append(row)
             let blockers = try journal { (journal) throws(JournalError) in try journal.blockers(of: row) }
-            guard let following = blockers.firstSource else { return [] }
-            if following == node.id { return members.filter { $0.kind != .tombstone } }
+            guard let following = blockers.firstOfCircle else { return [] }
+            if following == node.id { return members.filter { $0.generation != nil } }
             current = following
         }
         return []
@@ -70,8 +72,14 @@ extension RowWork {
 }
 
 extension [Blocker] {
-    fileprivate var firstSource: NodeID? {
-        for case .source(let id) in self { return id }
+    /// The row that this one waits for where a circle is possible.
+    fileprivate var firstOfCircle: NodeID? {
+        for blocker in self {
+            switch blocker {
+            case .source(let id), .ancestor(let id): return id
+            default: continue
+            }
+        }
         return nil
     }
 }
