@@ -119,6 +119,7 @@ struct UploadRun {
             server.forgetsEnded = kind == 1
             server.saysNothingAtTheEnd = kind == 2
             var run = UploadRun(server: server, content: pattern(4000))
+            run.support = .version(version)
             run.killPercent = 3
             let result = run.run()
             #expect(isDone(result), "seed \(seed): \(String(describing: result))")
@@ -197,6 +198,23 @@ struct UploadRun {
         #expect(asked == ["9", "8", "7", "6", "5", "4", "3", nil])
         #expect(action == .unsupported)
         #expect(machine.support == .none)
+    }
+
+    @Test func aServerThatBreaksOffAtOptionsIsLeftToAnotherProtocol() {
+        for fault in [TransferFault.temporary, .unreachable] {
+            var machine = ResumableUploadMachine(
+                intent: UploadIntent(size: 5, base: .absent),
+                creationFields: HTTPFields()
+            )
+            var action = machine.start()
+            for _ in 0..<10 {
+                if case .send = action { action = machine.handle(.failed(fault, retryAfter: nil)) }
+                if case .wait = action { action = machine.handle(.waited) }
+            }
+            // Without a connection nothing is learned, so that is waited for.
+            #expect((action == .unsupported) == (fault == .temporary))
+            #expect(machine.support == .unknown)
+        }
     }
 
     @Test func theServersHintIsFollowed() {

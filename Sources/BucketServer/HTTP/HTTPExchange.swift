@@ -27,6 +27,8 @@ final class HTTPExchange: HTTPRequestBody, HTTPResponder, @unchecked Sendable {
     var hasSentFinal = false
     var finalStatus = 0
     private var owesContinue: Bool
+    /// Bytes that may still be taken after an interruption: more than a socket holds.
+    private var restAfterInterruption = 8 << 20
 
     private struct Interruption {
         var isFinished = false
@@ -129,10 +131,10 @@ final class HTTPExchange: HTTPRequestBody, HTTPResponder, @unchecked Sendable {
     private func receive(
         _ body: (Double) throws(ConnectionSocket.Failure) -> Int
     ) throws(HTTPBodyError) -> Int {
-        if isInterrupted { throw .interrupted }
+        if isInterrupted { return try receiveRest(body) }
         do {
             let count = try body(limits.stallTimeout)
-            if isInterrupted { throw HTTPBodyError.interrupted }
+            if count == 0, isInterrupted { throw HTTPBodyError.interrupted }
             guard rate.add(count, now: monotonicSeconds()) else { throw HTTPBodyError.timedOut }
             return count
         } catch let error as HTTPBodyError {
@@ -142,6 +144,15 @@ final class HTTPExchange: HTTPRequestBody, HTTPResponder, @unchecked Sendable {
         } catch {
             throw isInterrupted ? .interrupted : .cutShort
         }
+    }
+
+    /// What is in the socket when an interruption comes is still taken, so that the client need not send it again.
+    private func receiveRest(
+        _ body: (Double) throws(ConnectionSocket.Failure) -> Int
+    ) throws(HTTPBodyError) -> Int {
+        guard restAfterInterruption > 0, let count = try? body(0), count > 0 else { throw .interrupted }
+        restAfterInterruption -= count
+        return count
     }
 
     private func sendContinueIfOwed() {

@@ -33,7 +33,7 @@ package protocol HTTPRequestBody: AnyObject, Sendable {
     /// The first call answers `Expect: 100-continue`. After an error every further call fails in the same way.
     func read(into buffer: UnsafeMutableRawBufferPointer) throws(HTTPBodyError) -> Int
 
-    /// Makes the reading thread's present or next ``read(into:)`` fail with ``HTTPBodyError/interrupted``.
+    /// Makes ``read(into:)`` fail with ``HTTPBodyError/interrupted`` once what has already arrived is read.
     ///
     /// May be called from any thread at any time; once the request has been answered it does nothing. The
     /// handler can still send its answer; the connection is closed behind it.

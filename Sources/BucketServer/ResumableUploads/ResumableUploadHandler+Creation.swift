@@ -32,7 +32,9 @@ extension ResumableUploadHandler {
         if let refusal = earlyRefusal(manifest, request) { return reply.send(refusal) }
         do throws(UploadStore.Refusal) {
             let (upload, token) = try store.create(manifest)
-            guard case .held = upload.hold(timeout: 0) else { return reply.sendError(503, "upload is gone") }
+            guard case .held = upload.hold(timeout: 0, takesRest: false) else {
+                return reply.sendError(503, "upload is gone")
+            }
             defer { upload.release() }
             receive(upload, exchange, asked, location: Self.pathPrefix + token)
         } catch {

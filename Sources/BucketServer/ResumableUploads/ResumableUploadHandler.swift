@@ -94,7 +94,7 @@ package final class ResumableUploadHandler: HTTPRequestHandler {
         guard ["HEAD", "GET", "PATCH", "DELETE"].contains(exchange.request.method) else {
             return exchange.reply.sendError(405, "not for an upload", allow: Self.allowedMethods)
         }
-        switch upload.hold(timeout: limits.holdTimeout) {
+        switch upload.hold(timeout: limits.holdTimeout, takesRest: exchange.request.method != "DELETE") {
         case .removed: exchange.reply.sendError(404, "no such upload")
         case .busy: exchange.reply.sendError(423, "another request uses this upload", retryAfter: 1)
         case .held:

@@ -60,8 +60,11 @@ final class StoredUpload: Sendable {
 
     /// Makes the calling request the only one, interrupting the one that is receiving, if any.
     ///
-    /// A holder that runs the target's handler is waited for, at most `timeout` seconds.
-    func hold(timeout: Double) -> Hold {
+    /// With `takesRest` content that is still on its way is let in first: what a client sent before it broke off
+    /// may sit in buffers, and would have to be sent again. A holder that runs the target's handler is waited for,
+    /// at most `timeout` seconds.
+    func hold(timeout: Double, takesRest: Bool) -> Hold {
+        if takesRest { waitForRest() }
         let body = state.inspect { state in
             state.waiters += 1
             return state.receiving
@@ -76,6 +79,20 @@ final class StoredUpload: Sendable {
             return .held
         }
         return result ?? .busy
+    }
+
+    /// How long content may keep another request waiting, and how long none must have come to end that, in seconds.
+    private static let restTime = 1.0
+    private static let restPause = 0.1
+
+    private func waitForRest() {
+        let end = monotonicSeconds() + Self.restTime
+        while monotonicSeconds() < end {
+            let seen = state.inspect { $0.receiving == nil ? nil : $0.offset }
+            guard let seen else { return }
+            let released: Void? = state.wait(timeout: Self.restPause) { $0.receiving == nil ? () : nil }
+            if released != nil || offset == seen { return }
+        }
     }
 
     /// Ends the calling request's hold.

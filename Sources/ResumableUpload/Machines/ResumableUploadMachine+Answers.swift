@@ -8,12 +8,18 @@ extension ResumableUploadMachine {
     // MARK: discovery
 
     mutating func discovered(_ answer: UploadAnswer) -> Action {
-        if let fault = Self.transientFault(answer) { return wait(pause(fault, answer), then: .discover) }
+        if answer.status == 429 || answer.status == 503 { return undiscovered(pause(.temporary, answer)) }
         if answer.isSuccess, let limits = answer.limits {
             support = .version(version)
             return fits(limits) ? take(.create) : end(.unsupported)
         }
         return tryNext(hint: answer.version)
+    }
+
+    /// No answer to OPTIONS: some servers break off or fail at a method they do not know, and must not hold us.
+    mutating func undiscovered(_ pause: TransferPause) -> Action {
+        if pause.fault != .unreachable { silences += 1 }
+        return silences <= Self.silenceLimit ? wait(pause, then: .discover) : end(.unsupported)
     }
 
     /// Asks for the next version down, or the one the server named if that is still to come.

@@ -38,7 +38,7 @@ extension ResumableUploadMachine {
     /// No answer came to the step under way.
     mutating func unanswered(_ pause: TransferPause) -> Action {
         switch phase {
-        case .discovering: return wait(pause, then: .discover)
+        case .discovering: return undiscovered(pause)
         case .creating: return wait(pause, then: resource == nil ? .create : .ask)
         case .asking, .appending: return wait(pause, then: .ask)
         case .verifying: return wait(pause, then: .verify)

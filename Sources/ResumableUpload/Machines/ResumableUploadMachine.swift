@@ -49,8 +49,12 @@ package struct ResumableUploadMachine: Sendable {
     var restarts = 0
     /// Answers since the last progress that gave no reason to wait.
     var stalls = 0
+    /// Requests for the versions that broke off or met a busy server.
+    var silences = 0
     var isCancelled = false
 
+    /// How many of those there may be before another protocol is taken for this upload.
+    static let silenceLimit = 3
     /// How often an upload is begun anew before giving up.
     static let restartLimit = 5
     /// How many fruitless answers are followed by another request at once.
