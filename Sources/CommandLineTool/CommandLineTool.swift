@@ -18,7 +18,11 @@ package enum CommandLineTool {
         _ = inheritedMask
         signal(SIGPIPE, SIG_IGN)
         protectMemory()
+        let program = arguments.first.map { String($0.split(separator: "/").last ?? "") } ?? ""
         do throws(CommandFailure) {
+            if program == "mount.moorage" || program == "mount.fuse.moorage" {
+                return try MountHelper.run(Array(arguments.dropFirst()))
+            }
             return try run(Array(arguments.dropFirst()))
         } catch {
             Console.note(error.message)
@@ -30,7 +34,7 @@ package enum CommandLineTool {
     static let commands: [CommandDefinition] = [
         MountCommand.definition, UnmountCommand.definition, StatusCommand.definition, UploadsCommand.definition,
         FlushCommand.definition, ServeCommand.definition, PolicyCommand.definition, CacheCommand.definition,
-        FlusherCommand.definition, DocumentationCommand.definition,
+        DoctorCommand.definition, FlusherCommand.definition, DocumentationCommand.definition,
     ]
 
     private static func run(_ arguments: [String]) throws(CommandFailure) -> Int32 {

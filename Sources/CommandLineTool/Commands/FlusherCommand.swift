@@ -9,7 +9,7 @@ internal import ObjectStore
 internal import Platform
 internal import Synchronization
 
-/// `moorage flusher`: the process that sends what is pending. Mounts and commands start it by themselves.
+/// `moorage flusher`: the process that sends what is pending, started by mounts and commands.
 enum FlusherCommand {
     static let definition = CommandDefinition(
         name: "flusher",

@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 internal import Configuration
+internal import Stores
 
 /// What is to be mounted where, with all settings resolved.
 struct MountRequest: Sendable {
@@ -46,9 +47,23 @@ struct MountRequest: Sendable {
             prefix: prefix,
             name: name,
             values: values,
-            environment: environment
+            environment: MountRequest.completed(environment, profile: values.text(.profile))
         )
         volume.mountpoint = mountpoint
         self.volume = volume
+    }
+
+    /// The environment with the endpoint and region of the AWS files' profile where it names none itself.
+    private static func completed(_ environment: [String: String], profile: String?) -> [String: String] {
+        guard let found = try? AWSProfile.load(profile, environment: environment) else { return environment }
+        var result = environment
+        let names = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]
+        if let endpoint = found.endpoint, names.allSatisfy({ (result[$0] ?? "").isEmpty }) {
+            result["AWS_ENDPOINT_URL"] = endpoint
+        }
+        if let region = found.region, ["AWS_REGION", "AWS_DEFAULT_REGION"].allSatisfy({ (result[$0] ?? "").isEmpty }) {
+            result["AWS_REGION"] = region
+        }
+        return result
     }
 }

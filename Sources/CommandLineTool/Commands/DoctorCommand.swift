@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Configuration
+internal import Control
+internal import Glibc
+internal import Platform
+
+/// One thing that `moorage doctor` looked at.
+struct Finding: Equatable {
+    enum Verdict: String {
+        case good = "ok"
+        case notice = "note"
+        case bad = "FAIL"
+    }
+
+    let verdict: Verdict
+    /// What was found, and what to do when it is not good.
+    let text: String
+}
+
+/// `moorage doctor`: looks at everything a mount needs and says what is missing.
+enum DoctorCommand {
+    static let definition = CommandDefinition(
+        name: "doctor",
+        operands: "",
+        operandCount: 0...0,
+        flags: [],
+        summary: "check everything a mount needs"
+    ) { arguments throws(CommandFailure) in
+        var findings = [fuseDevice(), fusermount()]
+        findings += allowOther()
+        let instance: Instance
+        do throws(CommandFailure) {
+            instance = try Instance.current()
+            findings.append(Finding(verdict: .good, text: "configuration: \(instance.directories.configuration)"))
+        } catch {
+            findings.append(Finding(verdict: .bad, text: error.message))
+            return show(findings)
+        }
+        findings += folders(instance.directories) + [flusher(instance)]
+        findings += instance.volumes().flatMap { VolumeExamination.findings($0, instance) }
+        return show(findings)
+    }
+
+    private static func show(_ findings: [Finding]) -> Int32 {
+        for finding in findings {
+            Console.line(padding(finding.verdict.rawValue, 6) + Console.oneLine(finding.text))
+        }
+        return findings.contains { $0.verdict == .bad } ? 1 : 0
+    }
+
+    private static func fuseDevice() -> Finding {
+        guard access("/dev/fuse", F_OK) == 0 else {
+            return Finding(verdict: .bad, text: "/dev/fuse is missing; load the module: modprobe fuse")
+        }
+        let isUsable = access("/dev/fuse", R_OK | W_OK) == 0
+        return isUsable
+            ? Finding(verdict: .good, text: "/dev/fuse can be opened")
+            : Finding(verdict: .bad, text: "/dev/fuse cannot be opened by this user; see its permissions")
+    }
+
+    private static func fusermount() -> Finding {
+        guard let path = ExternalProgram.find("fusermount3", path: ProcessEnvironment.value("PATH") ?? "") else {
+            let isNeeded = geteuid() != 0
+            return Finding(
+                verdict: isNeeded ? .bad : .notice,
+                text: "fusermount3 is not installed; install the package fuse3"
+            )
+        }
+        let mode = (try? FileStatus.of(path))?.flatMap(\.mode) ?? 0
+        if geteuid() != 0, mode & 0o4000 == 0 {
+            return Finding(verdict: .bad, text: "\(path) is not setuid root; reinstall the package fuse3")
+        }
+        return Finding(verdict: .good, text: "fusermount3 is \(path)")
+    }
+
+    private static func allowOther() -> [Finding] {
+        guard geteuid() != 0 else { return [] }
+        let text = (try? Files.read("/etc/fuse.conf")).map { String(decoding: $0, as: UTF8.self) } ?? ""
+        let isAllowed = text.split(separator: "\n").contains { $0.trimmingSpaces == "user_allow_other" }
+        return isAllowed
+            ? [] : [Finding(verdict: .notice, text: "allow_other needs user_allow_other in /etc/fuse.conf")]
+    }
+
+    private static func folders(_ directories: Directories) -> [Finding] {
+        let all = [("state", directories.state), ("cache", directories.cache), ("runtime", directories.runtime)]
+        return all.map { name, path in
+            do throws(ConfigurationError) {
+                try PrivateDirectory.prepare(path)
+            } catch {
+                return Finding(verdict: .bad, text: "\(name) folder: \(error.description)")
+            }
+            let free = (try? Files.freeSpace(at: path)) ?? 0
+            let isTight = free < 1 << 30
+            return Finding(
+                verdict: isTight ? .notice : .good,
+                text: "\(name) folder: \(path), \(humanBytes(free)) free"
+            )
+        }
+    }
+
+    private static func flusher(_ instance: Instance) -> Finding {
+        do throws(CommandFailure) {
+            guard let client = try instance.connectIfRunning() else {
+                return Finding(verdict: .good, text: "flusher: not running; starts when there is something to send")
+            }
+            return Finding(verdict: .good, text: "flusher: running, pid \(client.flusherPID)")
+        } catch {
+            return Finding(verdict: .bad, text: "\(error.message); see \(instance.directories.flusherLog)")
+        }
+    }
+}
+
+extension Substring {
+    fileprivate var trimmingSpaces: String {
+        String(drop { $0 == " " || $0 == "\t" }.reversed().drop { $0 == " " || $0 == "\t" }.reversed())
+    }
+}

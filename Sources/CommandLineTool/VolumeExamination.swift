@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Configuration
+internal import Control
+internal import CurlTransport
+internal import ObjectStore
+internal import Platform
+internal import Stores
+
+/// What `moorage doctor` says of one volume: its remote, what that can do, and what waits.
+enum VolumeExamination {
+    static func findings(_ volume: VolumeDescription, _ instance: Instance) -> [Finding] {
+        remote(volume) + [local(volume, instance)]
+    }
+
+    private static func remote(_ volume: VolumeDescription) -> [Finding] {
+        let place = "\(volume.remote) at \(volume.endpoint ?? "Amazon S3")"
+        do {
+            let transport = try CurlTransport()
+            let store = try volume.store(environment: ProcessEnvironment.all(), transport: transport)
+            try store.check()
+            return [Finding(verdict: .good, text: "\(place): answers"), learned(store.capabilities, place)]
+        } catch let error as StoreError {
+            return [Finding(verdict: .bad, text: "\(place): \(error.description)\(advice(error.cause))")]
+        } catch {
+            return [Finding(verdict: .bad, text: "\(place): \(error)")]
+        }
+    }
+
+    private static func advice(_ cause: StoreError.Cause) -> String {
+        switch cause {
+        case .unreachable: "; uploads wait until it answers"
+        case .authentication: "; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write ~/.aws/credentials"
+        case .noSuchBucket: "; create the bucket, or mount another one"
+        case .redirected: "; set region= to the bucket's region"
+        default: ""
+        }
+    }
+
+    private static func learned(_ capabilities: StoreCapabilities, _ place: String) -> Finding {
+        var known: [String] = []
+        func note(_ name: String, _ value: Bool?) {
+            if let value { known.append("\(name): \(value ? "yes" : "no")") }
+        }
+        note("conditional writes", capabilities.conditionalWrites)
+        note("copies", capabilities.copy)
+        note("multipart", capabilities.multipart)
+        switch capabilities.resumableUpload {
+        case .unknown: break
+        case .none: known.append("resumable uploads: no")
+        case .version: known.append("resumable uploads: yes")
+        }
+        return Finding(
+            verdict: capabilities.conditionalWrites == false ? .notice : .good,
+            text: "\(place): "
+                + (known.isEmpty ? "what it can do is learned with the first uploads" : known.joined(separator: ", "))
+        )
+    }
+
+    private static func local(_ volume: VolumeDescription, _ instance: Instance) -> Finding {
+        let report = JournalReader.report(volume, instance.directories)
+        if let error = report.error { return Finding(verdict: .bad, text: "\(volume.remote): journal: \(error)") }
+        let place = report.mountpoint.map { "mounted on \($0)" } ?? "not mounted"
+        let attention = report.attention > 0 ? ", \(report.attention) need attention: see moorage uploads" : ""
+        return Finding(
+            verdict: report.attention > 0 ? .notice : .good,
+            text: "\(volume.remote): \(place), \(counted(report.pending.files, "file")) pending\(attention)"
+        )
+    }
+}
