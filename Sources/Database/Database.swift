@@ -42,7 +42,7 @@ package final class Database: @unchecked Sendable {
     }
 
     // The mutex serialises every access to `connection`, which is why the class may be shared.
-    private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
+    private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private let connection: Connection
     private let options: Options
 
@@ -51,16 +51,12 @@ package final class Database: @unchecked Sendable {
     /// `migrations[n]` takes a file from version n to n + 1 (`PRAGMA user_version`); a file of a
     /// later version is refused with `.newerFormat`.
     package init(path: String, options: Options = Options(), migrations: [String] = []) throws(DatabaseError) {
+        let connection = try Self.open(path, options)
+        try Self.migrate(connection, migrations, path)
         self.options = options
+        self.connection = connection
+        mutex = .allocate(capacity: 1)
         pthread_mutex_init(mutex, nil)
-        do throws(DatabaseError) {
-            connection = try Self.open(path, options)
-            try Self.migrate(connection, migrations, path)
-        } catch {
-            pthread_mutex_destroy(mutex)
-            mutex.deallocate()
-            throw error
-        }
     }
 
     deinit {
