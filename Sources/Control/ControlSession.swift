@@ -79,8 +79,9 @@ final class ControlSession: Sendable {
             )
             try send(ControlReplyFrame(id: frame.id, reply: welcome))
         case .stop:
-            let reply = handler.handle(frame.request) { _ in true }
-            try send(ControlReplyFrame(id: frame.id, reply: reply))
+            // The connection may be closed by what this sets off: answer first.
+            try send(ControlReplyFrame(id: frame.id, reply: .done))
+            _ = handler.handle(frame.request) { _ in true }
         case _ where !isGreeted:
             try send(ControlReplyFrame(id: frame.id, reply: .failed(reason: "the first request must be hello")))
         case .subscribe:

@@ -64,6 +64,10 @@ final class FakeStore: ObjectStore {
 
     func requests(_ name: String) -> Int { state.withLock { $0.requests[name] ?? 0 } }
 
+    /// Whether the objects are exactly these; says so without printing them.
+    func holds(_ expected: [ObjectKey: [UInt8]]) -> Bool { objects.mapValues(\.bytes) == expected }
+    func holds(_ key: ObjectKey, _ bytes: [UInt8]) -> Bool { objects[key]?.bytes == bytes }
+
     /// Puts an object there as somebody else would.
     @discardableResult
     func foreign(_ key: String, _ bytes: [UInt8], metadata: ObjectMetadata = ObjectMetadata()) -> ObjectVersion {

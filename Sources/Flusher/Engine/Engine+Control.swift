@@ -62,7 +62,11 @@ extension Engine {
     }
 
     func sessions(_ selection: UploadSelection) -> [VolumeSession] {
-        let all = state.inspect { $0.volumes.values.map(\.session) }
+        // A client may come before the volumes were opened for the first time.
+        let all =
+            state.wait(timeout: 30) { state -> [VolumeSession]? in
+                state.hasScanned || state.isStopping ? state.volumes.values.map(\.session) : nil
+            } ?? []
         let wanted = all.filter { selection.volumes.isEmpty || selection.volumes.contains($0.id) }
         return wanted.sorted { $0.id < $1.id }
     }

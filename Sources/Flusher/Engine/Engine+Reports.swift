@@ -14,6 +14,7 @@ internal import Policy
 extension Engine {
     /// The document of `status --json`.
     func statusReport() -> StatusReport {
+        _ = sessions(UploadSelection())
         let volumes = state.inspect { Array($0.volumes.values) }.sorted { $0.session.id < $1.session.id }
         var conditions: [String: ConditionReport] = [:]
         let now = Timestamp.now()

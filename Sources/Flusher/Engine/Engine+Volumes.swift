@@ -11,10 +11,15 @@ internal import Journal
 internal import ObjectStore
 internal import Platform
 internal import Policy
+internal import Synchronization
 
 extension Engine {
     /// Opens volumes that are new, and takes in descriptions that changed.
     func scanVolumes() {
+        scanning.withLock { _ in scanVolumesAlone() }
+    }
+
+    private func scanVolumesAlone() {
         let (volumes, damaged) = VolumeDescription.all(in: options.directories)
         for problem in damaged { Log.warning("flusher", problem) }
         for description in volumes {
@@ -33,7 +38,7 @@ extension Engine {
     }
 
     /// Opens a volume, recovering it first when no mount holds it.
-    func open(_ description: VolumeDescription) {
+    private func open(_ description: VolumeDescription) {
         let places = options.directories.places(of: description)
         do throws(DatabaseError) {
             let journal = try openJournal(places)

@@ -27,13 +27,18 @@ final class Engine: Sendable {
         var maintainAt: Double = 0
         var isStopping = false
         var busyUntil: Double
-        var runningThreads = 0
+        /// The threads that have not ended, by name.
+        var threads: Set<String> = []
+        /// The volumes were looked for at least once.
+        var hasScanned = false
     }
 
     let options: FlusherOptions
     let makeStore: StoreFactory
     let state: Monitor<State>
     let gate: RequestGate
+    /// Held while volumes are looked for and opened, so that each is opened once.
+    let scanning = Lock<Void>(())
     private let events: Lock<(@Sendable (ControlEvent) -> Void)?>
 
     init(options: FlusherOptions, makeStore: @escaping StoreFactory) {
@@ -55,14 +60,14 @@ final class Engine: Sendable {
     }
 
     private func run(_ name: String, _ body: @escaping @Sendable () -> Void) throws(SystemError) {
-        state.update { $0.runningThreads += 1 }
+        state.update { _ = $0.threads.insert(name) }
         do throws(SystemError) {
             try Thread.detached(name: name) {
                 body()
-                self.state.update { $0.runningThreads -= 1 }
+                self.state.update { _ = $0.threads.remove(name) }
             }
         } catch {
-            state.update { $0.runningThreads -= 1 }
+            state.update { _ = $0.threads.remove(name) }
             throw error
         }
     }
@@ -74,8 +79,9 @@ final class Engine: Sendable {
             return Array(state.jobs.values)
         }
         for job in jobs { job.cancellation.cancel() }
-        if state.wait(timeout: timeout, until: { $0.runningThreads == 0 ? true : nil }) == nil {
-            Log.warning("flusher", "ending although a request does not let go")
+        if state.wait(timeout: timeout, until: { $0.threads.isEmpty ? true : nil }) == nil {
+            let left = state.inspect { $0.threads.sorted().joined(separator: ", ") }
+            Log.warning("flusher", "ending although some requests do not let go: \(left)")
         }
     }
 
@@ -105,6 +111,7 @@ final class Engine: Sendable {
             if let scan = due({ $0.scanAt }) {
                 state.inspect { $0.scanAt = scan + 30 }
                 scanVolumes()
+                state.update { $0.hasScanned = true }
             }
             for id in volumesToRefresh() { refresh(id) }
             state.update { _ in }

@@ -40,6 +40,8 @@ extension RowWork {
         let circle = try circle(from: node, through: other)
         if let smallest = circle.min(by: { ($0.size, $0.id) < ($1.size, $1.id) }), smallest.id == node.id {
             try fetchWhole(node)
+            // Those that wait for this row may go on now.
+            throw .changed
         }
         throw .blocked(other, reason)
     }
