@@ -27,7 +27,6 @@ extension FileSystem {
             return pending.seals
         }
         if hasSealed {
-            committer.sealed()
             onChange()
         }
     }

@@ -41,7 +41,12 @@ package final class FileSystem: Sendable {
         self.options = options
         self.journal = journal
         self.cache = cache
-        self.onChange = onChange
+        let committer = GroupCommitter(journal: journal)
+        self.committer = committer
+        self.onChange = {
+            committer.changed()
+            onChange()
+        }
         self.uploadState = uploadState
         view = RemoteView(remote: remote, catalog: catalog, options: options)
         table = InodeTable(
@@ -52,7 +57,6 @@ package final class FileSystem: Sendable {
                 modified: .now()
             )
         )
-        committer = GroupCommitter(journal: journal)
     }
 
     /// Records and seals everything that is still open, and makes it durable.

@@ -6,7 +6,7 @@ internal import CShims
 internal import Journal
 internal import Platform
 
-/// Makes closed files survive power loss, many at a time, within about a second of their close.
+/// Makes closed files and changed names survive power loss, many at a time, within about a second.
 final class GroupCommitter: Sendable {
     private struct State {
         var isWanted = false
@@ -33,8 +33,8 @@ final class GroupCommitter: Sendable {
         try Thread.detached(name: "group-sync") { self.run() }
     }
 
-    /// A file was closed and waits for its sync.
-    func sealed() {
+    /// A file was closed, or a name or attribute changed, and waits for its sync.
+    func changed() {
         let isNews = state.inspect { !$0.isWanted }
         if isNews { state.update { $0.isWanted = true } }
     }
@@ -67,7 +67,7 @@ final class GroupCommitter: Sendable {
     private func synchronizeAll() throws {
         while true {
             let generations = try journal.unsyncedGenerations(limit: 1000)
-            guard !generations.isEmpty else { return }
+            // Also with no files: names and attributes are commits like any other.
             try synchronizeFiles(of: generations)
             try journal.markSynced(generations)
             if generations.count < 1000 { return }

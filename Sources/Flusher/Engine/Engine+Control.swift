@@ -110,7 +110,7 @@ extension Engine {
                     problems.append("\(node.path): is being written")
                     continue
                 }
-                if try !session.journal.drop(node) { problems.append("\(node.path): changed meanwhile") }
+                if try !session.journal.cancel(node.id) { problems.append("\(node.path): changed meanwhile") }
             }
             cancelJobs(ids, session)
             state.inspect { $0.maintainAt = 0 }

@@ -71,6 +71,8 @@ struct Hydration {
         }
         do throws(SystemError) {
             try file.synchronizeData()
+            // The file may be new: its name must survive with the record of its bytes.
+            try work.session.journal.synchronizeStagingDirectory()
         } catch {
             throw Self.failure(error)
         }
