@@ -113,7 +113,7 @@ let package = Package(
         tests("CommandLineTool", ["Base", "Platform", "Configuration", "Control", "CommandLineTool"]),
         tests("Digests", ["Digests"]),
         tests("HTTPWire", ["Base", "HTTPWire"]),
-        tests("BucketServer", ["Base", "Platform", "HTTPWire", "BucketServer"]),
+        tests("BucketServer", ["Base", "Platform", "Digests", "HTTPWire", "BucketServer"]),
         tests(
             "Upload",
             [

@@ -30,6 +30,16 @@ extension BucketStorage {
         return folder
     }
 
+    /// The same; nil when a folder on the way was removed meanwhile, because its last object was deleted.
+    func makeParentUnlessRemoved(of path: ObjectPath) throws(StorageError) -> OpenFile? {
+        do {
+            return try makeParent(of: path)
+        } catch {
+            if case .system(let failure) = error, failure.code == ENOENT { return nil }
+            throw error
+        }
+    }
+
     /// Opens a folder, creating it when it is missing; throws `parentIsObject` when a file is in the way.
     func makeFolder(_ name: ObjectKey, in folder: OpenFile) throws(StorageError) -> OpenFile {
         if let child = try openFolder(name, in: folder) { return child }
@@ -37,8 +47,12 @@ extension BucketStorage {
             try FolderCalls.makeFolder(name, in: folder.descriptor.raw)
         }
         if isNew { try synchronizeFolder(folder) }
-        guard let child = try openFolder(name, in: folder) else { throw .parentIsObject }
-        return child
+        if let child = try openFolder(name, in: folder) { return child }
+        let status = try storing { () throws(SystemError) in
+            try FolderCalls.status(name, in: folder.descriptor.raw)
+        }
+        guard status == nil || status?.isDirectory == true else { throw .parentIsObject }
+        throw .system(SystemError.make(ENOENT, "mkdirat", name.string))
     }
 
     /// The record of a folder that is an object itself; nil when it only holds others.

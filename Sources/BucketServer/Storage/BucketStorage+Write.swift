@@ -52,7 +52,7 @@ extension BucketStorage {
         // Folders that others remove meanwhile are made again; each round somebody else has got on.
         for _ in 0..<100 {
             if !conditions.isEmpty { try precheck(path, conditions) }
-            let parent = try makeParent(of: path)
+            guard let parent = try makeParentUnlessRemoved(of: path) else { continue }
             do {
                 let old = try? FolderCalls.status(path.name, in: parent.descriptor.raw)
                 try staged.place(as: path.name, in: parent)
