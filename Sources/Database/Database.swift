@@ -146,8 +146,16 @@ package final class Database: @unchecked Sendable {
     /// Creates the file with mode 0600, whatever the umask, before SQLite would with its own.
     private static func createPrivately(_ path: String) throws(DatabaseError) {
         do throws(SystemError) {
-            _ = try FileDescriptor.open(path, O_RDWR | O_CREAT | O_NOFOLLOW)
+            // An existing file is never opened here: closing any descriptor of it drops the locks of all this
+            // process's connections (fcntl(2)), after which another process's close deletes the log under them.
+            if let status = try FileStatus.of(path) {
+                guard status.isRegularFile else { throw SystemError.make(ELOOP, "open", path) }
+                return
+            }
+            _ = try FileDescriptor.open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW)
         } catch {
+            // Another process made it in between.
+            if error.code == EEXIST { return }
             let kind: DatabaseError.Kind =
                 switch error.code {
                 case ENOSPC, EDQUOT: .full

@@ -165,4 +165,15 @@ import Testing
         }
         #expect(isThere)
     }
+
+    @Test func aSecondConnectionLeavesTheFirstOnesLocksAlone() throws {
+        defer { removeAll() }
+        let one = try Database(path: path, migrations: schema)
+        let two = try Database(path: path)
+        // Without this lock the last close in another process takes the log away under both.
+        let inode = try #require(try FileStatus.of(path)).inode
+        let locks = String(decoding: try Files.read("/proc/locks"), as: UTF8.self)
+        #expect(locks.split(separator: "\n").contains { $0.contains(" \(getpid()) ") && $0.contains(":\(inode) ") })
+        withExtendedLifetime((one, two)) {}
+    }
 }
