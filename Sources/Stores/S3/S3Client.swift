@@ -100,7 +100,9 @@ final class S3Client: Sendable {
         transfer.connectTimeout = configuration.connectTimeout
         transfer.stallTimeout = configuration.stallTimeout
         switch urgency {
-        case .interactive: transfer.answerTimeout = configuration.interactiveTimeout
+        case .interactive:
+            transfer.answerTimeout = configuration.interactiveTimeout
+            transfer.stallTimeout = min(configuration.stallTimeout, configuration.interactiveTimeout)
         case .upload: transfer.answerTimeout = max(60, configuration.stallTimeout)
         case .completion: transfer.answerTimeout = configuration.completionTimeout
         }
@@ -119,10 +121,15 @@ final class S3Client: Sendable {
         }
         if let date = response.fields.date, lessons.insert(.clock).inserted, adoptClock(date) { return true }
         if let region = Self.region(response), lessons.insert(.region).inserted, adoptRegion(region) { return true }
-        if response.status == 401 || response.status == 403 || response.status == 400 {
-            return mayBlock && lessons.insert(.credentials).inserted && provider.refresh()
-        }
-        return false
+        guard mayBlock, isAboutCredentials(response) else { return false }
+        return lessons.insert(.credentials).inserted && provider.refresh()
+    }
+
+    /// Whether newer credentials may help; an answer to HEAD has no code, so its 403 may mean anything.
+    private func isAboutCredentials(_ response: TransferResponse) -> Bool {
+        if response.status == 401 || response.status == 403 { return true }
+        let error = S3ErrorMapping.error(status: response.status, fields: response.fields, body: response.body)
+        return error.cause == .authentication
     }
 
     enum Lesson: Hashable {

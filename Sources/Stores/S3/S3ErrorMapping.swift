@@ -17,7 +17,7 @@ enum S3ErrorMapping {
     static func error(status: Int, fields: HTTPFields, body: [UInt8], isHead: Bool = false) -> StoreError {
         let document = isHead ? nil : (try? XMLReader.parse(body)).flatMap { S3Error($0) }
         let code = document?.code ?? headCode(status, fields)
-        let said = document?.message ?? ""
+        let said = oneLine(document?.message ?? "")
         let message = said.isEmpty ? "the server answered \(status)\(code.isEmpty ? "" : " (\(code))")" : said
         return StoreError(
             cause(status: status, code: code),
@@ -26,6 +26,12 @@ enum S3ErrorMapping {
             code: code.isEmpty ? nil : code,
             retryAfter: fields.retryAfter(now: .now())
         )
+    }
+
+    /// What a server said, fit for a log: no control characters, not endless.
+    private static func oneLine(_ text: String) -> String {
+        let printable = text.unicodeScalars.prefix(300).map { $0.value < 0x20 || $0.value == 0x7F ? " " : $0 }
+        return trimmingOptionalWhitespace(String(String.UnicodeScalarView(printable)))
     }
 
     /// Some servers name the code in a field, for HEAD.

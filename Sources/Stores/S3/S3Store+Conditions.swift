@@ -39,7 +39,7 @@ extension S3Store {
                 return try write(.none)
             case .preconditionFailed:
                 guard try isTagFormRefused(key, condition) else { throw error }
-                return try write(condition)
+                return try writeWithBareTag(condition, write)
             default: throw error
             }
         }
@@ -78,9 +78,22 @@ extension S3Store {
     /// After a 412: whether the object is still the wanted version, so that only the tag's quotes can be at fault.
     private func isTagFormRefused(_ key: ObjectKey, _ condition: WriteCondition) throws(StoreError) -> Bool {
         guard case .version(let wanted) = condition, !conditions.inspect({ $0.usesBareTags }) else { return false }
-        guard let current = try currentVersion(key), current.isSame(as: wanted) else { return false }
+        guard let current = try currentVersion(key) else { return false }
+        return current.isSame(as: wanted)
+    }
+
+    /// Tries the tag without quotes, and keeps to that when it works.
+    private func writeWithBareTag<Value>(
+        _ condition: WriteCondition,
+        _ write: (WriteCondition) throws(StoreError) -> Value
+    ) throws(StoreError) -> Value {
         conditions.update { $0.usesBareTags = true }
-        return true
+        do throws(StoreError) {
+            return try write(condition)
+        } catch {
+            conditions.update { $0.usesBareTags = false }
+            throw error
+        }
     }
 
     // MARK: Probing
