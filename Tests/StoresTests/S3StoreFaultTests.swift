@@ -20,9 +20,9 @@ import Testing
         body: "<Error><Code>SlowDown</Code><Message>slow</Message></Error>"
     )
 
-    /// How many requests of a method and a part of the path the proxy saw.
+    /// How many requests of a method for the key `k` the proxy saw; it may note one just after its answer came.
     static func count(_ fixture: StoreFixture, _ method: String) -> Int {
-        fixture.proxy.plan.records.count { $0.method == method }
+        fixture.proxy.plan.records.count { $0.method == method && $0.path.hasSuffix("/k") }
     }
 
     @Test func aBrokenReadGoesOnWhereItWas() throws {
