@@ -3,6 +3,7 @@
 
 package import Base
 internal import Journal
+internal import Platform
 internal import Synchronization
 
 /// Changing attributes.

@@ -4,6 +4,7 @@
 package import Base
 internal import Catalog
 internal import Journal
+internal import Platform
 internal import Synchronization
 
 /// Moorage's own extended attributes, which say how a file stands at the remote.

@@ -6,6 +6,7 @@ internal import BlockCache
 internal import Catalog
 internal import Journal
 internal import ObjectStore
+internal import Platform
 internal import Synchronization
 
 /// Names to inodes.

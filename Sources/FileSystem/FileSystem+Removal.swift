@@ -4,6 +4,7 @@
 package import Base
 internal import Catalog
 internal import Journal
+internal import Platform
 internal import Synchronization
 
 /// Removing names.

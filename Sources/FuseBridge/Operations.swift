@@ -3,6 +3,7 @@
 
 internal import CFuse
 internal import Glibc
+internal import Platform
 internal import Synchronization
 
 /// The table of operations that libfuse calls.

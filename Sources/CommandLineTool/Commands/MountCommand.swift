@@ -4,6 +4,7 @@
 internal import Configuration
 internal import FuseBridge
 internal import Glibc
+internal import Platform
 internal import Synchronization
 
 /// `moorage mount`: a bucket as a folder.
