@@ -95,8 +95,14 @@ final class HTTPConnection: @unchecked Sendable {
         exchange.drain()
         let wasInterrupted = exchange.finish()
         if !exchange.isComplete { unreadMethod = head.method }
-        Log.debug("serve", "\(peer) \(head.method) \(request.rawPath) \(exchange.finalStatus)")
+        Log.debug("serve", "\(peer) \(head.method) \(Self.shown(request)) \(exchange.finalStatus)")
         return !exchange.mustClose && !wasInterrupted
+    }
+
+    /// The path as logs may show it: the query can hold a signature, and who knows an upload's URL can write to it.
+    private static func shown(_ request: HTTPRequest) -> String {
+        let prefix = ResumableUploadHandler.pathPrefix
+        return request.rawPath.hasPrefix(prefix) ? prefix + "..." : String(request.rawPath)
     }
 
     /// Answers a request that no handler may see.

@@ -116,15 +116,16 @@ extension S3Handler {
     /// ListParts.
     func listParts(_ path: ObjectPath, _ id: String, _ exchange: S3Exchange) throws(S3Error) {
         let limit = try Self.count(exchange.query, "max-parts")
-        let marker = exchange.query["part-number-marker"].flatMap { decimalNumber($0) } ?? 0
-        let parts = try inS3 { () throws(StorageError) in try storage.parts(of: try storage.upload(id, at: path)) }
-        let rest = parts.filter { Int64($0.number) > marker }
+        let marker = Int(min(exchange.query["part-number-marker"].flatMap { decimalNumber($0) } ?? 0, 10_000))
+        let rest = try inS3 { () throws(StorageError) in
+            try storage.parts(of: try storage.upload(id, at: path), after: marker, limit: limit + 1)
+        }
         let page = rest.prefix(limit)
         let result = ListPartsResult(
             bucket: path.bucket.string,
             key: path.key,
             uploadID: id,
-            partNumberMarker: Int(min(marker, 10_000)),
+            partNumberMarker: marker,
             nextPartNumberMarker: page.last?.number,
             maxParts: limit,
             isTruncated: rest.count > limit,

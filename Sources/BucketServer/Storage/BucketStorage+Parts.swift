@@ -132,8 +132,12 @@ extension BucketStorage {
     private static func partName(_ number: Int) -> ObjectKey { ObjectKey("part.\(padded(number, 5))") }
     private static func slotName(_ number: Int) -> ObjectKey { ObjectKey("slot.\(padded(number, 5))") }
 
-    /// The parts of an upload in ascending order of their numbers.
-    func parts(of upload: MultipartUpload) throws(StorageError) -> [StoredPart] {
+    /// The parts of an upload behind a number, in ascending order of their numbers, at most `limit`.
+    func parts(
+        of upload: MultipartUpload,
+        after marker: Int = 0,
+        limit: Int = .max
+    ) throws(StorageError) -> [StoredPart] {
         let folder = try openUploadFolder(upload.id)
         let entries = try storing { () throws(SystemError) in try FolderCalls.entries(of: folder) }
         let numbers = Set(
@@ -146,7 +150,7 @@ extension BucketStorage {
             try FolderCalls.status(Self.dataName, in: folder.descriptor.raw)?.size ?? 0
         }
         var parts: [StoredPart] = []
-        for number in numbers.sorted() {
+        for number in numbers.sorted() where number > marker && parts.count < limit {
             if let part = try storedPart(number, in: folder, dataSize: dataSize) { parts.append(part) }
         }
         return parts
