@@ -18,7 +18,9 @@ package struct ListingSummary: Hashable, Sendable {
 extension Catalog {
     /// Starts a listing of a folder, before the first page is asked for.
     package func beginListing() throws(DatabaseError) -> CatalogToken {
-        try write { entries throws(DatabaseError) in CatalogToken(stamp: try entries.nextStamp()) }
+        try write { entries throws(DatabaseError) in
+            CatalogToken(stamp: try entries.nextStamp(), epoch: entries.epoch)
+        }
     }
 
     /// Takes in one page of a folder's listing (not recursive) and adds to its summary.
@@ -32,6 +34,7 @@ extension Catalog {
         summary: inout ListingSummary
     ) throws(DatabaseError) {
         summary = try write { entries throws(DatabaseError) in
+            try entries.check(token)
             var summary = summary
             for listed in page.entries {
                 if listed.key.isMarker(of: folder) {
@@ -64,7 +67,9 @@ extension Catalog {
         at time: Timestamp
     ) throws(DatabaseError) {
         try write { entries throws(DatabaseError) in
+            try entries.check(token)
             let id = Value.integer(try entries.folder(folder))
+            try entries.forgetVanishedFolders(of: folder, token)
             try entries.connection.run("DELETE FROM entry WHERE folder = ? AND stamp < ?", [id, .integer(token.stamp)])
             try entries.connection.run(
                 "UPDATE folder SET listed_at = ?, hidden = ? WHERE id = ?",
@@ -77,6 +82,17 @@ extension Catalog {
             entry.version = nil
             entry.metadata = nil
             try entries.put(entry, stamp: own.stamp)
+        }
+    }
+}
+
+extension Catalog {
+    /// Takes in that a folder just made has nothing in it at the remote: what was known below it is of another time.
+    package func noteEmpty(_ folder: ObjectKey, at time: Timestamp) throws(DatabaseError) {
+        try write { entries throws(DatabaseError) in
+            let id = Value.integer(try entries.folder(folder))
+            try entries.connection.run("DELETE FROM entry WHERE folder = ?", [id])
+            try entries.connection.run("UPDATE folder SET listed_at = ?, hidden = 0 WHERE id = ?", [.time(time), id])
         }
     }
 }
@@ -101,6 +117,22 @@ extension ObjectKey {
 }
 
 extension Entries {
+    /// Forgets what is below folders that a listing no longer had: a new folder by the same name is another one.
+    fileprivate func forgetVanishedFolders(of folder: ObjectKey, _ token: CatalogToken) throws(DatabaseError) {
+        let stamp = Value.integer(token.stamp)
+        let vanished = try connection.all(
+            "SELECT e.name FROM folder f JOIN entry e ON e.folder = f.id WHERE f.path = ? AND e.kind = 1 AND e.stamp < ?",
+            [.key(folder), stamp]
+        ) { $0.key(0) }
+        for name in vanished {
+            let path = folder.appending(name)
+            let below = "SELECT id FROM folder WHERE path = ? OR (path >= ? AND path < ?)"
+            let bounds = [.key(path)] + Self.bounds(below: path)
+            try connection.run("DELETE FROM entry WHERE folder IN (\(below)) AND stamp < ?", bounds + [stamp])
+            try connection.run("UPDATE folder SET listed_at = NULL WHERE id IN (\(below))", bounds)
+        }
+    }
+
     fileprivate func noteFile(
         _ path: ObjectKey,
         _ version: ObjectVersion,

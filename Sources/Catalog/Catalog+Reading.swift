@@ -39,6 +39,8 @@ extension Catalog {
 
     /// The moment now, to be taken before a HEAD whose answer goes to ``store(_:since:)``.
     package func token() throws(DatabaseError) -> CatalogToken {
-        try read { entries throws(DatabaseError) in CatalogToken(stamp: try entries.currentStamp()) }
+        try read { entries throws(DatabaseError) in
+            CatalogToken(stamp: try entries.currentStamp(), epoch: entries.epoch)
+        }
     }
 }

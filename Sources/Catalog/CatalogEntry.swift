@@ -67,4 +67,5 @@ package struct FolderState: Hashable, Sendable {
 /// What we commit meanwhile is newer than the answer, which then does not replace it.
 package struct CatalogToken: Hashable, Sendable {
     let stamp: Int64
+    let epoch: Int
 }

@@ -8,6 +8,8 @@ internal import ObjectStore
 /// The catalog's tables seen through one connection, within the caller's transaction.
 struct Entries {
     let connection: Connection
+    /// See ``Catalog/epoch``.
+    let epoch: Int
 
     private static let select = """
         SELECT f.path, e.name, e.kind, e.tag, e.size, e.changed, e.has_metadata, e.mode, e.uid, e.gid, e.modified,
@@ -55,6 +57,11 @@ struct Entries {
         if let id = try connection.first(sql, [.key(path)], { $0.integer(0) }) { return id }
         try connection.run("INSERT INTO folder (path) VALUES (?)", [.key(path)])
         return connection.lastInsertedRow
+    }
+
+    /// Refuses what was begun on a file that is gone since: half of it would be taken for the whole.
+    func check(_ token: CatalogToken) throws(DatabaseError) {
+        guard token.epoch == epoch else { throw DatabaseError(.notFound, "catalog: the file was deleted meanwhile") }
     }
 
     func currentStamp() throws(DatabaseError) -> Int64 {

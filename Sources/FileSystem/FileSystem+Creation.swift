@@ -108,6 +108,9 @@ extension FileSystem {
             let path = try checkedNew(name, in: self.path(of: parent))
             guard case .absent = try presence(path) else { throw .exists }
             let remote = try view.state(of: path)
+            if kind == .directory, case .absent = remote {
+                view.noteNew(path, isParentLocal: folder.state.withLock { $0.isLocalOnly })
+            }
             let node = try translating { try insert(journal, path, remote) }
             let inode = table.insert(parent, name, kind: kind, attributes: attributes)
             table.retain(inode.number)

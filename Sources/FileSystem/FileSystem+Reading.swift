@@ -50,7 +50,7 @@ extension FileSystem {
             return try readAssembled(handle, range, segments, answer)
         }
         switch only.source {
-        case .staging(let file): answer(.file(file.descriptor.raw, range))
+        case .staging(let file): withExtendedLifetime(file) { answer(.file(file.descriptor.raw, range)) }
         case .zeros: try readAssembled(handle, range, segments, answer)
         case .remote(let key, let version):
             let reader = handle.reader(of: key, version: version, in: cache)
@@ -81,7 +81,10 @@ extension FileSystem {
             let part = UnsafeMutableRawBufferPointer(rebasing: buffer[lower..<lower + Int(segment.range.count)])
             switch segment.source {
             case .zeros: part.initializeMemory(as: UInt8.self, repeating: 0)
-            case .staging(let file): try fill(part, from: file.descriptor.raw, at: segment.range.lower)
+            case .staging(let file):
+                try withExtendedLifetime(file) { () throws(FileError) in
+                    try fill(part, from: file.descriptor.raw, at: segment.range.lower)
+                }
             case .remote(let key, let version):
                 let reader = handle.reader(of: key, version: version, in: cache)
                 try fill(part, from: reader, segment.range)

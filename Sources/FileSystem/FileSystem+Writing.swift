@@ -25,7 +25,8 @@ extension FileSystem {
         guard range.upper <= Self.maximumSize else { throw .tooLarge }
         let inode = handle.inode
         let staging = try beginWrite(inode)
-        let count = copy(staging.descriptor.raw)
+        // The number must stay this file's while it is written to, whatever happens to the inode meanwhile.
+        let count = withExtendedLifetime(staging) { copy(staging.descriptor.raw) }
         inode.state.withLock { state in
             state.activeWrites -= 1
             guard count > 0 else { return }
@@ -42,8 +43,9 @@ extension FileSystem {
         guard handle.isWritable else { throw .badHandle }
         guard range.upper <= Self.maximumSize else { throw .tooLarge }
         let staging = try beginWrite(handle.inode)
-        let result = moorage_fallocate(staging.descriptor.raw, 0, range.lower, range.count)
-        let code = errno
+        let (result, code) = withExtendedLifetime(staging) {
+            (moorage_fallocate(staging.descriptor.raw, 0, range.lower, range.count), errno)
+        }
         handle.inode.state.withLock { state in
             state.activeWrites -= 1
             guard result == 0, range.upper > state.content.map.size else { return }

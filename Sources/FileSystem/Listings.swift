@@ -11,11 +11,14 @@ final class Listings: Sendable {
         var at: Double
         /// How long it took: what is expensive to list is believed longer.
         var cost: Double
+        /// The remote did not answer: what is shown is of an earlier time.
+        var isStale: Bool
     }
 
     private struct State {
         var listed: [ObjectKey: Listed] = [:]
         var running: Set<ObjectKey> = []
+        var epoch = 0
     }
 
     private let state = Monitor(State())
@@ -28,18 +31,26 @@ final class Listings: Sendable {
         }
     }
 
+    /// Whether the newest listing came from the remote.
+    func isReal(_ folder: ObjectKey) -> Bool { state.inspect { $0.listed[folder]?.isStale == false } }
+
     func isKnown(_ folder: ObjectKey) -> Bool { state.inspect { $0.listed[folder] != nil } }
 
-    func note(_ folder: ObjectKey, at time: Double, cost: Double) {
+    func note(_ folder: ObjectKey, at time: Double, cost: Double, isStale: Bool = false) {
         state.inspect { state in
             // Forgetting costs a listing, so the bound may be crude.
             if state.listed.count >= Self.maximumCount { state.listed = [:] }
-            state.listed[folder] = Listed(at: time, cost: cost)
+            state.listed[folder] = Listed(at: time, cost: cost, isStale: isStale)
         }
     }
 
-    func forget(_ folder: ObjectKey) {
-        state.inspect { $0.listed[folder] = nil }
+    /// Forgets everything when the catalog's file is another one than before.
+    func follow(_ epoch: Int) {
+        state.inspect { state in
+            guard state.epoch != epoch else { return }
+            state.epoch = epoch
+            state.listed = [:]
+        }
     }
 
     /// Runs `body` for a folder, one thread at a time.

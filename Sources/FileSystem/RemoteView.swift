@@ -110,6 +110,7 @@ final class RemoteView: Sendable {
     /// Lists a folder again unless its listing is young enough.
     func freshen(_ folder: ObjectKey) throws(FileError) {
         let age = options.metadataAge
+        listings.follow(catalog.epoch)
         guard !listings.isFresh(folder, age: age) else { return }
         try listings.once(folder) { () throws(FileError) in
             if listings.isFresh(folder, age: age) { return }
@@ -118,12 +119,12 @@ final class RemoteView: Sendable {
                 return listings.note(folder, at: monotonicSeconds(), cost: 0)
             }
             do throws(FileError) {
-                try list(folder)
+                try listTwice(folder)
             } catch {
                 guard known != nil else { throw error }
                 Log.info("mount", "showing \(folder) as it was: \(error)")
                 // Do not ask again for every name of the folder.
-                listings.note(folder, at: monotonicSeconds() - age + min(2, age), cost: 0)
+                listings.note(folder, at: monotonicSeconds() - age + min(2, age), cost: 0, isStale: true)
             }
         }
     }
@@ -133,9 +134,26 @@ final class RemoteView: Sendable {
         return time <= now && now < time.advanced(bySeconds: age)
     }
 
-    /// Makes the next use of a folder list it again.
-    func expire(_ folder: ObjectKey) {
-        listings.forget(folder)
+    /// A folder was made where the remote had nothing: it needs no listing while its parent's is believed.
+    func noteNew(_ folder: ObjectKey, isParentLocal: Bool) {
+        guard isParentLocal || listings.isReal(folder.parent) else { return }
+        do {
+            try catalog.noteEmpty(folder, at: .now())
+            listings.note(folder, at: monotonicSeconds(), cost: 0)
+        } catch {
+            Log.info("mount", "\(error)")
+        }
+    }
+
+    /// Lists once more when the catalog's file was deleted in between.
+    private func listTwice(_ folder: ObjectKey) throws(FileError) {
+        let epoch = catalog.epoch
+        do throws(FileError) {
+            try list(folder)
+        } catch {
+            guard catalog.epoch != epoch else { throw error }
+            try list(folder)
+        }
     }
 
     private func list(_ folder: ObjectKey) throws(FileError) {

@@ -3,6 +3,7 @@
 
 import Base
 import Catalog
+import Database
 import Glibc
 import ObjectStore
 import Platform
@@ -200,5 +201,47 @@ import Testing
             name.string.hasSuffix("sqlite") ? try FileStatus.of("\(directory)/\(name.string)")?.size ?? 0 : 0
         }
         #expect(size.reduce(0, +) < 10_000 * 400)
+    }
+
+    @Test func whatWasBelowAVanishedFolderIsForgotten() throws {
+        defer { removeAll() }
+        try list("", [page([], ["d"])])
+        try list("d", [page([("d/x", "1")], ["d/e"])])
+        try list("d/e", [page([("d/e/y", "1")])])
+        try list("", [page([("a", "1")])])
+        #expect(try names("d").isEmpty)
+        #expect(try names("d/e").isEmpty)
+        #expect(try catalog.folderState(key("d")) == nil)
+    }
+
+    @Test func aNewFolderIsEmptyWhateverWasThereBefore() throws {
+        defer { removeAll() }
+        try list("d", [page([("d/x", "1")])])
+        try catalog.noteEmpty(key("d"), at: time)
+        #expect(try names("d").isEmpty)
+        #expect(try catalog.folderState(key("d")) != nil)
+    }
+
+    @Test func aDeletedFileIsBegunAnewByAllWhoHaveItOpen() throws {
+        defer { removeAll() }
+        let other = try Catalog(directory: directory)
+        try list("", [page([("a", "1")])])
+        for name in try Files.names(in: directory) { unlink("\(directory)/\(name.string)") }
+        #expect(try other.children(of: .root).isEmpty)
+        try catalog.committed(key("b"), version: version("2"), metadata: nil, generation: 1, at: time)
+        #expect(try other.entry(key("b"))?.version == version("2"))
+        #expect(catalog.epoch == 1)
+    }
+
+    @Test func aListingBegunOnADeletedFileIsNotTakenForComplete() throws {
+        defer { removeAll() }
+        let token = try catalog.beginListing()
+        var summary = ListingSummary()
+        for name in try Files.names(in: directory) { unlink("\(directory)/\(name.string)") }
+        #expect(throws: DatabaseError.self) {
+            try catalog.apply(page([("a", "1")]), of: .root, token, at: time, summary: &summary)
+        }
+        #expect(throws: DatabaseError.self) { try catalog.finishListing(of: .root, token, summary, at: time) }
+        #expect(try catalog.folderState(.root) == nil)
     }
 }
