@@ -23,6 +23,7 @@ struct MultipartRun {
     private(set) var uploads: [String: [Int: [UInt8]]] = [:]
     private(set) var commits = 0
     private(set) var partBytes: Int64 = 0
+    /// Bytes of parts that did not arrive.
     private(set) var lostBytes: Int64 = 0
     private(set) var mostRunning = 0
     private(set) var steps = 0
@@ -127,7 +128,7 @@ struct MultipartRun {
         let part = bytes(range)
         if happens { uploads[id]?[number] = part }
         if isLost {
-            lostBytes += range.count
+            if !happens { lostBytes += range.count }
             return .partFailed(number: number, .unreachable, retryAfter: nil)
         }
         return .partUploaded(number: number, md5: fakeDigest(bytes(range)), entityTag: tag(bytes(range)))
@@ -177,7 +178,7 @@ struct MultipartRun {
             #expect(isDone(result), "seed \(seed): \(String(describing: result))")
             #expect(run.target == run.content, "seed \(seed)")
             #expect(run.commits == 1, "seed \(seed)")
-            #expect(run.partBytes <= 1550 + run.lostBytes, "seed \(seed)")
+            #expect(run.partBytes == 1550 + run.lostBytes, "seed \(seed)")
         }
     }
 
@@ -275,7 +276,9 @@ struct MultipartRun {
         let first = machine.handle(.partFailed(number: 1, .temporary, retryAfter: 3))
         #expect(first == [.wait(TransferPause(.temporary, retryAfter: 3))])
         #expect(machine.handle(.partFailed(number: 2, .temporary, retryAfter: nil)) == [])
-        let again = machine.handle(.waited)
-        #expect(again.count == 2)
+        // What the lost answers were about is looked for once the third part is over.
+        #expect(machine.handle(.waited) == [])
+        let third = machine.handle(.partUploaded(number: 3, md5: [], entityTag: "t"))
+        #expect(third.last == .listParts(uploadID: "u"))
     }
 }

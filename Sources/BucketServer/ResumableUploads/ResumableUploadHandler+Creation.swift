@@ -25,7 +25,7 @@ extension ResumableUploadHandler {
         let reply = exchange.reply
         let manifest = UploadManifest(
             creating: request,
-            method: request.method == "POST" ? methodForPost : request.method,
+            method: plainMethod(request),
             protocolFields: UploadProtocol.fields,
             length: length
         )
@@ -40,6 +40,11 @@ extension ResumableUploadHandler {
         } catch {
             refuse(error, reply)
         }
+    }
+
+    /// A query makes a POST another operation of the plain handler's own.
+    private func plainMethod(_ request: HTTPRequest) -> String {
+        request.method == "POST" && request.rawQuery.isEmpty ? methodForPost : request.method
     }
 
     private func refuse(_ refusal: UploadStore.Refusal, _ reply: Reply) {

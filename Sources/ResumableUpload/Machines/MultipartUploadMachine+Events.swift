@@ -40,7 +40,7 @@ extension MultipartUploadMachine {
             return begin(next)
         case .waited:
             guard case .waiting(let next) = phase else { return [] }
-            return begin(next)
+            return next == .list ? settle(next) : begin(next)
         }
     }
 
@@ -122,9 +122,13 @@ extension MultipartUploadMachine {
     }
 
     /// Waits once for all: parts that fail meanwhile do not wait again, parts that run go on.
+    ///
+    /// A part whose answer was lost may be there: it is looked for before it is sent again.
     private mutating func pauseSending(_ pause: TransferPause) -> [Action] {
+        let next = pause.fault.mayHaveHappened ? Resumption.list : .send
+        if phase == .waiting(.send) { phase = .waiting(next) }
         guard phase == .sending else { return [] }
-        phase = .waiting(.send)
+        phase = .waiting(next)
         return [.wait(pause)]
     }
 

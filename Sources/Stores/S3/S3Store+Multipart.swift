@@ -44,6 +44,8 @@ extension S3Store {
         request.fields.append("Content-MD5", Base64.encode(md5))
         request.body = body.transferBody
         request.urgency = .upload
+        // A part whose answer was lost may be there: whoever asked for it lists the parts before sending it again.
+        request.isRepeatable = false
         let response = try client.send(request, progress: progress, cancellation: cancellation)
         try checkTag(response.fields, md5: md5)
         guard let tag = response.fields["etag"], !tag.isEmpty else {
