@@ -116,14 +116,16 @@ extension Catalog {
 
     /// Forgets everything.
     package func clear() throws(DatabaseError) {
-        try write { entries throws(DatabaseError) in
-            try entries.connection.run("DELETE FROM entry")
-            try entries.connection.run("DELETE FROM folder")
-        }
+        try write { entries throws(DatabaseError) in try entries.clear() }
     }
 }
 
 extension Entries {
+    func clear() throws(DatabaseError) {
+        try connection.run("DELETE FROM entry")
+        try connection.run("DELETE FROM folder")
+    }
+
     fileprivate func commit(_ entry: CatalogEntry) throws(DatabaseError) {
         let stamp = try nextStamp()
         try put(entry, stamp: stamp)

@@ -49,7 +49,7 @@ package final class Database: @unchecked Sendable {
     /// Opens a file, creating it when missing and not read-only, and brings its schema up to date.
     ///
     /// `migrations[n]` takes a file from version n to n + 1 (`PRAGMA user_version`); a file of a
-    /// later version is refused with `.newerFormat`.
+    /// later version is refused with `.newerFormat`. The path ``memory`` keeps everything in this object.
     package init(path: String, options: Options = Options(), migrations: [String] = []) throws(DatabaseError) {
         let connection = try Self.open(path, options)
         try Self.migrate(connection, migrations, path)
@@ -114,8 +114,11 @@ package final class Database: @unchecked Sendable {
         }
     }
 
+    /// The path of a database that is in no file and ends with its owner.
+    package static let memory = ":memory:"
+
     private static func open(_ path: String, _ options: Options) throws(DatabaseError) -> Connection {
-        if !options.isReadOnly { try createPrivately(path) }
+        if !options.isReadOnly, path != memory { try createPrivately(path) }
         var handle: OpaquePointer?
         // No NOFOLLOW: a state directory may be reached through links; the file itself was checked above.
         let access = options.isReadOnly ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE

@@ -94,10 +94,12 @@ def test_a_lost_answer_to_complete_is_recognised(instance, proxy, client, seed, 
     instance.configure(upload_protocol="s3-multipart", part_size="5M")
     mount = instance.mount("s3://bucket")
     lost = proxy.rule("drop-response", method="POST", query="uploadId=")
+    unseen = proxy.rule("hold", method="HEAD", path="/bucket/big", times="all") if kill else None
     digest = write_random_file(mount / "big", 12 * MIB, seed)
     if kill:
-        lost.wait()
+        wait_until(lambda: "big" in all_keys(client, "bucket"), 30, "the upload to be completed")
         instance.kill_flusher()
+        unseen.remove()
     instance.flush()
     assert lost.matched() == 1
     assert sha256_of_object(client, "bucket", "big") == digest
@@ -124,12 +126,12 @@ def test_a_lost_answer_to_copy_is_recognised(instance, mount, proxy, client, see
     client.put_object(Bucket="bucket", Key="a", Body=data)
     wait_until(lambda: os.path.exists(mount / "a"), 20, "the remote file to show up")
     proxy.zero()
-    lost = proxy.rule("drop-response", method="PUT", field="x-amz-copy-source")
+    lost = proxy.rule("drop-response", method="PUT", path="/bucket/b", field="x-amz-copy-source")
     os.rename(mount / "a", mount / "b")
     instance.flush()
     assert lost.matched() == 1
     assert client.get_object(Bucket="bucket", Key="b")["Body"].read() == data
-    assert len(committed(proxy, "PUT copy")) == 1
+    assert len(committed(proxy, "PUT copy", "/bucket/b")) == 1
     assert proxy.body_bytes() == 0, "a rename of a remote file sends no content"
     assert_quiet(instance, client, {"b"})
 
@@ -151,7 +153,7 @@ def test_an_error_with_status_200_to_complete_is_a_failure(instance, proxy, clie
 def test_an_error_with_status_200_to_copy_is_a_failure(instance, mount, proxy, client):
     client.put_object(Bucket="bucket", Key="a", Body=b"content")
     wait_until(lambda: os.path.exists(mount / "a"), 20, "the remote file to show up")
-    lie = proxy.rule("respond", method="PUT", field="x-amz-copy-source", status=200, times=2, body=ERROR_BODY)
+    lie = proxy.rule("respond", method="PUT", path="/bucket/b", field="x-amz-copy-source", status=200, times=2, body=ERROR_BODY)
     os.rename(mount / "a", mount / "b")
     lie.wait(1)
     assert "a" in all_keys(client, "bucket"), "the source was deleted though the copy failed"

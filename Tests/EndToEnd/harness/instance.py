@@ -190,8 +190,11 @@ class Instance:
 
     def drop_cache(self):
         """Deletes everything that may be deleted at any time."""
-        shutil.rmtree(self.directory("cache"))
+        wait_until(lambda: shutil.rmtree(self.directory("cache"), ignore_errors=True) or not self._has_cache(), 10)
         os.makedirs(self.directory("cache"), mode=0o700)
+
+    def _has_cache(self):
+        return os.path.exists(self.directory("cache"))
 
 
 def read_in_child(path, timeout=30):

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Database
+internal import Glibc
+internal import Platform
+
+/// The catalog's tables, in a file or in memory.
+final class CatalogStore: Sendable {
+    private let writer: Database
+    private let reader: Database
+    /// How many stores came before it in this process.
+    let epoch: Int
+    /// Device and inode of the file; nil in memory.
+    private let identity: [UInt64]?
+
+    var isInMemory: Bool { identity == nil }
+
+    /// Opens the file, creating it and its folder; a damaged or newer file is replaced.
+    init(path: String, epoch: Int) throws(DatabaseError) {
+        do throws(SystemError) {
+            try Files.makeDirectories(Files.parent(of: path))
+        } catch {
+            throw DatabaseError(error.code == ENOSPC ? .full : .io, error.description)
+        }
+        do throws(DatabaseError) {
+            (writer, reader) = try Self.open(path)
+        } catch {
+            guard error.kind == .corrupt || error.kind == .newerFormat || error.kind == .other else { throw error }
+            Log.notice("catalog", "starting anew: \(error)")
+            for suffix in ["", "-wal", "-shm"] { _ = unlink(path + suffix) }
+            (writer, reader) = try Self.open(path)
+        }
+        identity = Self.identity(of: path) ?? []
+        self.epoch = epoch
+    }
+
+    /// An empty catalog in memory, because the file cannot be used for now.
+    init(inMemoryBecause error: DatabaseError, epoch: Int) throws(DatabaseError) {
+        Log.warning("catalog", "kept in memory for now: \(error)")
+        writer = try Database(path: Database.memory, options: Self.options, migrations: Self.migrations)
+        reader = writer
+        identity = nil
+        self.epoch = epoch
+    }
+
+    /// Whether the open file is the one that has the name: deleting the cache takes only the name.
+    func isStillAt(_ path: String) -> Bool {
+        identity == Self.identity(of: path)
+    }
+
+    func read<Result>(_ body: (Entries) throws(DatabaseError) -> Result) throws(DatabaseError) -> Result {
+        try reader.read { connection throws(DatabaseError) in try body(Entries(connection: connection, epoch: epoch)) }
+    }
+
+    func write<Result>(_ body: (Entries) throws(DatabaseError) -> Result) throws(DatabaseError) -> Result {
+        try writer.write { connection throws(DatabaseError) in try body(Entries(connection: connection, epoch: epoch)) }
+    }
+
+    private static func identity(of path: String) -> [UInt64]? {
+        guard let status = try? FileStatus.of(path) else { return nil }
+        return [status.device, status.inode]
+    }
+
+    private static let options = Database.Options(durability: .none, cacheSize: 8192)
+
+    private static func open(_ path: String) throws(DatabaseError) -> (Database, Database) {
+        (try Database(path: path, options: options, migrations: migrations), try Database(path: path, options: options))
+    }
+
+    // Stamps of a new file are above those of the one before it, so that a listing begun then is older than its rows.
+    private static let migrations = [
+        """
+        CREATE TABLE stamp (value INTEGER NOT NULL);
+        INSERT INTO stamp VALUES (CAST(strftime('%s', 'now') AS INTEGER) * 1000000);
+        CREATE TABLE folder (
+            id INTEGER PRIMARY KEY,
+            path BLOB NOT NULL UNIQUE,
+            listed_at INTEGER,
+            hidden INTEGER NOT NULL DEFAULT 0
+        );
+        CREATE TABLE entry (
+            folder INTEGER NOT NULL,
+            name BLOB NOT NULL,
+            kind INTEGER NOT NULL,
+            tag TEXT,
+            size INTEGER,
+            changed INTEGER,
+            has_metadata INTEGER NOT NULL,
+            mode INTEGER,
+            uid INTEGER,
+            gid INTEGER,
+            modified INTEGER,
+            target BLOB,
+            has_marker INTEGER,
+            checked_at INTEGER NOT NULL,
+            generation INTEGER,
+            stamp INTEGER NOT NULL,
+            PRIMARY KEY (folder, name)
+        ) WITHOUT ROWID;
+        """
+    ]
+}
