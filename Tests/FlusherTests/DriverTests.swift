@@ -168,7 +168,7 @@ final class MemoryRecorder: TransferRecorder {
         let flag = Mutex(0)
         let store = store
         store.hook.withLock {
-            $0 = { name, _ in
+            $0.call = { name, _ in
                 guard name == "part",
                     flag.withLock({ count in
                         count += 1
@@ -194,7 +194,7 @@ final class MemoryRecorder: TransferRecorder {
         let cancellation = cancellation
         let count = Mutex(0)
         store.hook.withLock {
-            $0 = { name, _ in
+            $0.call = { name, _ in
                 guard name == "part" else { return }
                 if count.withLock({
                     $0 += 1

@@ -52,7 +52,11 @@ final class FakeStore: ObjectStore {
 
     let state: Mutex<State>
     /// Called before each request with its name and key, outside the lock.
-    let hook: Mutex<(@Sendable (String, ObjectKey) -> Void)?> = Mutex(nil)
+    let hook = Mutex(Hook())
+
+    struct Hook {
+        var call: (@Sendable (String, ObjectKey) -> Void)?
+    }
 
     init(seed: UInt64 = 1) {
         state = Mutex(State(random: SeededGenerator(seed: seed)))
@@ -88,7 +92,7 @@ final class FakeStore: ObjectStore {
     }
 
     private func fate(_ name: String, _ key: ObjectKey) throws(StoreError) -> Fate {
-        if let hook = hook.withLock({ $0 }) { hook(name, key) }
+        if let call = hook.withLock({ $0.call }) { call(name, key) }
         let (isOffline, fate): (Bool, Fate) = state.withLock { state in
             state.requests[name, default: 0] += 1
             guard Int.random(in: 0..<1000, using: &state.random) < state.faults else { return (state.isOffline, .good) }

@@ -216,7 +216,7 @@ import Testing
         try withFlusher(store, uploadProtocol: "s3-multipart", partSize: 50_000) { fixture, client in
             let done = Mutex(false)
             store.hook.withLock {
-                $0 = { name, _ in
+                $0.call = { name, _ in
                     guard name == "part",
                         done.withLock({ old in
                             defer { old = true }
@@ -240,7 +240,7 @@ import Testing
         try withFlusher(store, uploadProtocol: "s3-multipart", partSize: 50_000) { fixture, client in
             let done = Mutex(false)
             store.hook.withLock {
-                $0 = { name, _ in
+                $0.call = { name, _ in
                     guard name == "part",
                         done.withLock({ old in
                             defer { old = true }
@@ -269,7 +269,7 @@ import Testing
         try withFlusher(store, uploadProtocol: "s3-multipart", partSize: 50_000) { fixture, client in
             let done = Mutex(false)
             store.hook.withLock {
-                $0 = { name, _ in
+                $0.call = { name, _ in
                     guard name == "part",
                         done.withLock({ old in
                             defer { old = true }
@@ -337,7 +337,7 @@ import Testing
             let count = Mutex(0)
             let flag = Monitor(false)
             store.hook.withLock {
-                $0 = { name, _ in
+                $0.call = { name, _ in
                     guard name == "part", round < 6 else { return }
                     usleep(2000)
                     if count.withLock({ value in

@@ -39,7 +39,7 @@ final class Engine: Sendable {
     let gate: RequestGate
     /// Held while volumes are looked for and opened, so that each is opened once.
     let scanning = Lock<Void>(())
-    private let events: Lock<(@Sendable (ControlEvent) -> Void)?>
+    private let events: Lock<EventSink>
 
     init(options: FlusherOptions, makeStore: @escaping StoreFactory) {
         self.options = options
@@ -47,12 +47,12 @@ final class Engine: Sendable {
         gate = RequestGate(limit: options.requests)
         let limits = SchedulerLimits(workers: options.workers, large: options.largeUploads)
         state = Monitor(State(scheduler: Scheduler(limits: limits), busyUntil: monotonicSeconds()))
-        events = Lock(nil)
+        events = Lock(EventSink())
     }
 
     /// Starts all threads; events go to `publish`, which must not block.
     func start(publish: @escaping @Sendable (ControlEvent) -> Void) throws(SystemError) {
-        events.withLock { $0 = publish }
+        events.withLock { $0.publish = publish }
         try run("coordinator") { self.coordinate() }
         try run("prober") { self.probe() }
         try run("maintenance") { self.maintain() }
@@ -86,8 +86,8 @@ final class Engine: Sendable {
     }
 
     func publish(_ event: ControlEvent) {
-        let publish = events.withLock { $0 }
-        publish?(event)
+        let sink = events.withLock { $0 }
+        sink.publish?(event)
     }
 
     var isStopping: Bool { state.inspect { $0.isStopping } }
@@ -165,4 +165,11 @@ final class Engine: Sendable {
             }
         }
     }
+}
+
+/// Where events go.
+///
+/// A closure that is itself the state of a lock is wrapped once more on every access; inside a value it is not.
+private struct EventSink {
+    var publish: (@Sendable (ControlEvent) -> Void)?
 }
