@@ -94,10 +94,13 @@ def test_a_lost_answer_to_complete_is_recognised(instance, proxy, client, seed, 
     instance.configure(upload_protocol="s3-multipart", part_size="5M")
     mount = instance.mount("s3://bucket")
     lost = proxy.rule("drop-response", method="POST", query="uploadId=")
-    unseen = proxy.rule("hold", method="HEAD", path="/bucket/big", times="all") if kill else None
+    proxy.limit(up=8 * MIB)
     digest = write_random_file(mount / "big", 12 * MIB, seed)
     if kill:
+        wait_until(lambda: proxy.body_bytes() > MIB, 30, "the upload to be under way")
+        unseen = proxy.rule("hold", method="HEAD", path="/bucket/big", times="all")
         wait_until(lambda: "big" in all_keys(client, "bucket"), 30, "the upload to be completed")
+        assert instance.in_flight(), "the flusher knows already: the test proves nothing"
         instance.kill_flusher()
         unseen.remove()
     instance.flush()
@@ -132,7 +135,8 @@ def test_a_lost_answer_to_copy_is_recognised(instance, mount, proxy, client, see
     assert lost.matched() == 1
     assert client.get_object(Bucket="bucket", Key="b")["Body"].read() == data
     assert len(committed(proxy, "PUT copy", "/bucket/b")) == 1
-    assert proxy.body_bytes() == 0, "a rename of a remote file sends no content"
+    sent = [record for record in proxy.requests(path="/bucket/b") if record["request_bytes"] > 0]
+    assert sent == [], "a rename of a remote file sends no content"
     assert_quiet(instance, client, {"b"})
 
 

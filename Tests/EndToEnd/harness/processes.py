@@ -52,10 +52,12 @@ def shell(script, cwd=None, timeout=60, check=True, env=None):
 
 
 def is_alive(pid):
-    """Whether a process exists and is not only waiting to be reaped."""
+    """Whether a process exists with any thread that still holds its files, locks and mounts."""
     try:
         with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] not in ("Z", "X")
+            state = file.read().rsplit(")", 1)[1].split()[0]
+        # A process whose first thread has ended lives on in the others.
+        return state not in ("Z", "X") or len(os.listdir(f"/proc/{pid}/task")) > 1
     except (FileNotFoundError, ProcessLookupError):
         return False
 
