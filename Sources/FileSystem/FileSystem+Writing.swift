@@ -23,6 +23,7 @@ extension FileSystem {
     ) throws(FileError) -> Int {
         guard handle.isWritable else { throw .badHandle }
         guard range.upper <= Self.maximumSize else { throw .tooLarge }
+        try reserve.claim(range.count)
         let inode = handle.inode
         let staging = try beginWrite(inode)
         // The number must stay this file's while it is written to, whatever happens to the inode meanwhile.
@@ -42,6 +43,7 @@ extension FileSystem {
     package func allocate(_ handle: FileHandle, _ range: ByteRange) throws(FileError) {
         guard handle.isWritable else { throw .badHandle }
         guard range.upper <= Self.maximumSize else { throw .tooLarge }
+        try reserve.claim(range.count)
         let staging = try beginWrite(handle.inode)
         let (result, code) = withExtendedLifetime(staging) {
             (moorage_fallocate(staging.descriptor.raw, 0, range.lower, range.count), errno)

@@ -24,6 +24,7 @@ package final class FileSystem: Sendable {
     /// The inode of each row whose file is open: a row that moves must keep its inode.
     let openNodes = Lock<[NodeID: Inode]>([:])
     let committer: GroupCommitter
+    let reserve: DiskReserve
     /// Called after each change that the flusher should look at; must not block.
     let onChange: @Sendable () -> Void
     /// What the flusher says about a path's upload, for the extended attributes.
@@ -43,6 +44,7 @@ package final class FileSystem: Sendable {
         self.cache = cache
         let committer = GroupCommitter(journal: journal)
         self.committer = committer
+        reserve = DiskReserve(directory: journal.directory)
         self.onChange = {
             committer.changed()
             onChange()

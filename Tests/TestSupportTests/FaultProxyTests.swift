@@ -116,6 +116,17 @@ struct ProxyFixture {
         #expect(client.receive()?.head.status == 200)
     }
 
+    @Test func aHeldAnswerIsKeptFromTheClientOnly() throws {
+        let fixture = try ProxyFixture()
+        defer { fixture.stop() }
+        let id = fixture.proxy.plan.add(FaultRule(.holdResponse))
+        let client = try StubClient(fixture.proxy.address)
+        client.send("PUT", "/b/k", body: [1, 2])
+        #expect(fixture.seen.wait(timeout: 10) { $0 == ["PUT 2"] ? true : nil } == true)
+        fixture.proxy.plan.remove(id)
+        #expect(client.receive()?.head.status == 200)
+    }
+
     @Test func refusedConnectionsAreWelcomeAgainOnTheSamePort() throws {
         let fixture = try ProxyFixture()
         defer { fixture.stop() }

@@ -18,6 +18,7 @@ extension ControlLine {
     private func action() throws(Refusal) -> FaultAction {
         switch text("action") {
         case "hold": return .hold
+        case "hold-response": return .holdResponse
         case "delay": return .delay(milliseconds: Int(try required("ms")))
         case "respond": return .respond(try response())
         case "replace-response": return .replaceResponse(try response())

@@ -42,6 +42,8 @@ package enum FaultAction: Sendable, Hashable {
     case delay(milliseconds: Int)
     /// Takes the request and answers it; the upstream never sees it.
     case respond(CannedResponse)
+    /// Lets the upstream answer, and keeps the answer until the rule is released or removed.
+    case holdResponse
     /// Lets the upstream answer, and answers something else.
     case replaceResponse(CannedResponse)
     /// Lets the upstream answer, and cuts the client without a word.

@@ -38,6 +38,8 @@ extension ProxyConnection {
         case .dropResponse(let style):
             cut(style)
             return false
+        case .holdResponse:
+            plan.waitForRelease(of: exchange.fault?.ruleID ?? 0) { isEnded }
         case .replaceResponse(let response):
             guard relayBody(framing, exchange, from: upstream, limit: 0) else { return false }
             finish(status: response.status)

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Glibc
+internal import Platform
+internal import Synchronization
+
+/// Keeps the last of the state's disk for the journal, so that a full disk can still be cleared and written down.
+///
+/// Without it the bytes of a file take all the room, and then even its removal
+/// fails. The disk is asked once for many writes.
+final class DiskReserve: Sendable {
+    /// What contents leave free: the journal's log, and some rows.
+    static let reserve: Int64 = 8 << 20
+    private static let largestShare: Int64 = 16 << 20
+
+    private let directory: String
+    /// The bytes that may be written before the disk is asked again.
+    private let allowance = Lock<Int64>(0)
+
+    init(directory: String) {
+        self.directory = directory
+    }
+
+    /// Counts `count` bytes about to be written; throws ENOSPC when they would touch the reserve.
+    func claim(_ count: Int64) throws(FileError) {
+        let isGranted = allowance.withLock { left in
+            if left < count { left = Self.share(directory, atLeast: count) }
+            guard left >= count else { return false }
+            left -= count
+            return true
+        }
+        if !isGranted { throw .system(SystemError.make(ENOSPC, "write", directory)) }
+    }
+
+    /// A part of the free space, so that several writers see the end of it in time; all that is needed when it is there.
+    private static func share(_ directory: String, atLeast count: Int64) -> Int64 {
+        guard let free = try? Files.freeSpace(at: directory) else { return count }
+        let usable = free - reserve
+        return usable < count ? 0 : min(largestShare, max(count, usable / 4))
+    }
+}
