@@ -71,7 +71,12 @@ struct MountProcess {
 
     private func lock(_ places: VolumePlaces) throws(CommandFailure) -> HeldLock {
         do throws(SystemError) {
-            if let lock = try FileLock(acquiring: places.mountLock) { return HeldLock(lock) }
+            // A flusher that opens the volume holds the lock for the moment of a recovery: that is no mount.
+            let end = monotonicSeconds() + 15
+            repeat {
+                if let lock = try FileLock(acquiring: places.mountLock) { return HeldLock(lock) }
+                usleep(20_000)
+            } while monotonicSeconds() < end && isHeldByFlusher(places)
         } catch {
             throw CommandFailure("mount: \(places.mountLock): \(error.reason)", status: 32)
         }
@@ -81,6 +86,11 @@ struct MountProcess {
             "mount: \(request.remote): mounted already\(place)\(pid); unmount it there first, a volume is mounted once",
             status: 32
         )
+    }
+
+    private func isHeldByFlusher(_ places: VolumePlaces) -> Bool {
+        let holder = FileLock.holder(of: places.mountLock)
+        return !holder.isHeld || holder.pid == FileLock.holder(of: instance.directories.flusherLock).pid
     }
 
     private func openJournal(_ places: VolumePlaces) throws(CommandFailure) -> Journal {
