@@ -52,7 +52,9 @@ struct ContentReceiver {
     func receive(
         _ sink: (UnsafeRawBufferPointer) throws(StorageError) -> Void
     ) throws(S3Error) -> HTTPFields {
-        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: Self.bufferSize, alignment: 4096)
+        // Small contents are most: they need no large buffer.
+        let capacity = Int(min(Int64(Self.bufferSize), max(4096, exchange.body.declaredLength ?? .max)))
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: capacity, alignment: 4096)
         defer { buffer.deallocate() }
         var total: Int64 = 0
         while true {

@@ -23,17 +23,22 @@ extension BucketStorage {
     }
 
     /// Opens the folder that holds a path's last name, creating it and what is missing above.
-    func makeParent(of path: ObjectPath) throws(StorageError) -> OpenFile {
+    ///
+    /// Folders that got a new name are added to `changed`, to be synchronised outside of locks.
+    func makeParent(of path: ObjectPath, changed: inout [OpenFile]) throws(StorageError) -> OpenFile {
         if let folder = try openParent(of: path) { return folder }
         var folder = try openBucket(path.bucket)
-        for name in path.parents { folder = try makeFolder(name, in: folder) }
+        for name in path.parents { folder = try makeFolder(name, in: folder, changed: &changed) }
         return folder
     }
 
     /// The same; nil when a folder on the way was removed meanwhile, because its last object was deleted.
-    func makeParentUnlessRemoved(of path: ObjectPath) throws(StorageError) -> OpenFile? {
+    func makeParentUnlessRemoved(
+        of path: ObjectPath,
+        changed: inout [OpenFile]
+    ) throws(StorageError) -> OpenFile? {
         do {
-            return try makeParent(of: path)
+            return try makeParent(of: path, changed: &changed)
         } catch {
             if case .system(let failure) = error, failure.code == ENOENT { return nil }
             throw error
@@ -41,12 +46,16 @@ extension BucketStorage {
     }
 
     /// Opens a folder, creating it when it is missing; throws `parentIsObject` when a file is in the way.
-    func makeFolder(_ name: ObjectKey, in folder: OpenFile) throws(StorageError) -> OpenFile {
+    func makeFolder(
+        _ name: ObjectKey,
+        in folder: OpenFile,
+        changed: inout [OpenFile]
+    ) throws(StorageError) -> OpenFile {
         if let child = try openFolder(name, in: folder) { return child }
         let isNew = try storing { () throws(SystemError) in
             try FolderCalls.makeFolder(name, in: folder.descriptor.raw)
         }
-        if isNew { try synchronizeFolder(folder) }
+        if isNew { changed.append(folder) }
         if let child = try openFolder(name, in: folder) { return child }
         let status = try storing { () throws(SystemError) in
             try FolderCalls.status(name, in: folder.descriptor.raw)

@@ -34,30 +34,31 @@ extension BucketStorage {
         let finished = record
         try storing { () throws(SystemError) in try records.write(finished, to: staged.file.descriptor) }
         try synchronize(staged.file)
-        let parent = try keyLocks.withLock(path) { () throws(StorageError) in
+        let changed = try keyLocks.withLock(path) { () throws(StorageError) in
             try place(staged, at: path, conditions)
         }
-        try synchronizeFolder(parent)
+        for folder in changed.reversed() { try synchronizeFolder(folder) }
         return record
     }
 
     /// Checks the conditions and renames, under the key's lock.
     ///
-    /// Returns the folder that changed.
+    /// Returns the folders that changed, from the top.
     private func place(
         _ staged: StagedFile,
         at path: ObjectPath,
         _ conditions: WriteConditions
-    ) throws(StorageError) -> OpenFile {
+    ) throws(StorageError) -> [OpenFile] {
+        var changed: [OpenFile] = []
         // Folders that others remove meanwhile are made again; each round somebody else has got on.
         for _ in 0..<100 {
             if !conditions.isEmpty { try precheck(path, conditions) }
-            guard let parent = try makeParentUnlessRemoved(of: path) else { continue }
+            guard let parent = try makeParentUnlessRemoved(of: path, changed: &changed) else { continue }
             do {
                 let old = try? FolderCalls.status(path.name, in: parent.descriptor.raw)
                 try staged.place(as: path.name, in: parent)
                 if let old { records.forget(inode: old.inode) }
-                return parent
+                return changed + [parent]
             } catch {
                 switch error.code {
                 case ENOENT: continue
@@ -76,15 +77,17 @@ extension BucketStorage {
         at path: ObjectPath,
         _ conditions: WriteConditions
     ) throws(StorageError) {
-        try keyLocks.withLock(path) { () throws(StorageError) in
+        let changed = try keyLocks.withLock(path) { () throws(StorageError) in
             try precheck(path, conditions)
-            try structure.withLock { _ throws(StorageError) in
-                let parent = try makeParent(of: path)
-                let folder = try makeFolder(path.name, in: parent)
+            return try structure.withLock { _ throws(StorageError) in
+                var changed: [OpenFile] = []
+                let parent = try makeParent(of: path, changed: &changed)
+                let folder = try makeFolder(path.name, in: parent, changed: &changed)
                 try storing { () throws(SystemError) in try records.write(record, to: folder.descriptor) }
-                try synchronizeFolder(folder)
+                return changed + [folder]
             }
         }
+        for folder in changed.reversed() { try synchronizeFolder(folder) }
     }
 
     /// Replaces what is kept beside an object's content, leaving the content and its tag.
@@ -121,14 +124,16 @@ extension BucketStorage {
 
     /// Deletes an object if the conditions hold; a missing one is no error without conditions.
     func delete(_ path: ObjectPath, _ conditions: WriteConditions) throws(StorageError) {
-        let parent = try keyLocks.withLock(path) { () throws(StorageError) in
+        let changed = try keyLocks.withLock(path) { () throws(StorageError) -> [OpenFile] in
             if !conditions.isEmpty { try precheck(path, conditions) }
-            guard let parent = try openParent(of: path) else { return nil as OpenFile? }
-            try path.isFolder ? deleteMarker(path, in: parent) : deleteFile(path, in: parent)
-            return parent
+            guard let parent = try openParent(of: path) else { return [] }
+            if path.isFolder { return try deleteMarker(path, in: parent) }
+            try deleteFile(path, in: parent)
+            // Also when there was none: an earlier request may have removed it, and died before it was durable.
+            return [parent]
         }
-        guard let parent else { return }
-        try synchronizeFolder(parent)
+        guard !changed.isEmpty else { return }
+        for folder in changed { try synchronizeFolder(folder) }
         try pruneParents(of: path)
     }
 
@@ -141,14 +146,15 @@ extension BucketStorage {
         }
     }
 
-    private func deleteMarker(_ path: ObjectPath, in parent: OpenFile) throws(StorageError) {
+    /// Takes the record from a folder, and the folder away when it is empty; the folders that changed.
+    private func deleteMarker(_ path: ObjectPath, in parent: OpenFile) throws(StorageError) -> [OpenFile] {
         try structure.withLock { _ throws(StorageError) in
-            guard let folder = try openFolder(path.name, in: parent), try marker(of: folder) != nil else { return }
+            guard let folder = try openFolder(path.name, in: parent), try marker(of: folder) != nil else { return [] }
             try storing { () throws(SystemError) in
                 try records.remove(from: folder.descriptor)
                 _ = try FolderCalls.removeFolder(path.name, in: parent.descriptor.raw)
             }
-            try synchronizeFolder(folder)
+            return [folder, parent]
         }
     }
 }
