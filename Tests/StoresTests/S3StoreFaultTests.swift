@@ -169,6 +169,31 @@ import Testing
         #expect(left.entries.map(\.key) == [ObjectKey("s")])
     }
 
+    @Test func capabilitiesAreFoundOutOnceHoweverManyAsk() throws {
+        let fixture = try StoreFixture()
+        let left = Monitor(8)
+        for index in 0..<8 {
+            try Thread.detached(name: "asks") {
+                #expect(throws: Never.self) {
+                    try fixture.put("d\(index)/", [])
+                    let source = try fixture.put("f\(index)", [1, 2], condition: .absent)
+                    _ = try fixture.store.copy(
+                        ObjectKey("f\(index)"),
+                        sourceVersion: source,
+                        to: ObjectKey("g\(index)"),
+                        metadata: nil,
+                        condition: .none
+                    )
+                }
+                left.update { $0 -= 1 }
+            }
+        }
+        #expect(left.wait(timeout: 30) { $0 == 0 ? true : nil } == true)
+        let probes = fixture.proxy.plan.records.filter { $0.method == "PUT" && $0.path.contains(".moorage-probe") }
+        #expect(probes.count == 4, "one for markers, one for conditions, two for copies")
+        #expect(try fixture.store.list(.root, recursive: true, continuation: nil).entries.count == 24)
+    }
+
     @Test func damageOnTheWayIsSeen() throws {
         let fixture = try StoreFixture()
         try fixture.put("first", [1])

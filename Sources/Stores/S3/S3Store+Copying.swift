@@ -19,7 +19,9 @@ extension S3Store {
         metadata: ObjectMetadata?,
         condition: WriteCondition
     ) throws(StoreError) -> ObjectVersion {
-        try probeCopy()
+        guard try isCapable(\.copy, probeCopy) else {
+            throw StoreError(.unsupported, "the server cannot copy objects")
+        }
         // Most servers ignore the condition on the source.
         try verify(source, .version(sourceVersion))
         return try conditionally(key, condition, looksFirst: true) { condition throws(StoreError) in
@@ -67,12 +69,7 @@ extension S3Store {
 
     /// Tries a copy on scratch objects, once: a server that does not know it would take the request for a plain
     /// write and empty the target.
-    private func probeCopy() throws(StoreError) {
-        switch capabilities.copy {
-        case true?: return
-        case false?: throw StoreError(.unsupported, "the server cannot copy objects")
-        case nil: break
-        }
+    private func probeCopy() throws(StoreError) -> Bool {
         var request = S3Request("PUT", client.fullKey(Self.probeSource))
         request.body = .bytes([0x78])
         _ = try client.send(request)
@@ -86,7 +83,6 @@ extension S3Store {
             }
         }
         for key in [Self.probeSource, Self.probeTarget] { try delete(key, condition: .none) }
-        learn { $0.copy = isSupported }
-        if !isSupported { throw StoreError(.unsupported, "the server cannot copy objects") }
+        return isSupported
     }
 }

@@ -19,7 +19,9 @@ extension S3Store {
         progress: (@Sendable (Int64) -> Void)?,
         cancellation: (any Cancellation)?
     ) throws(StoreError) -> ObjectVersion {
-        if key.bytes.last == 0x2F { try probeFolderMarkers() }
+        if key.bytes.last == 0x2F, try !isCapable(\.folderMarkers, probeFolderMarkers) {
+            throw StoreError(.unsupported, "the server cannot keep empty folders")
+        }
         let md5 = try Self.md5(of: body)
         return try conditionally(key, condition) { condition throws(StoreError) in
             var request = S3Request("PUT", client.fullKey(key))
@@ -57,31 +59,23 @@ extension S3Store {
     /// Tries a folder marker on a scratch name, once.
     ///
     /// rclone makes a file of it, which then keeps every object of the folder from being written.
-    private func probeFolderMarkers() throws(StoreError) {
-        switch capabilities.folderMarkers {
-        case true?: return
-        case false?: throw Self.noFolderMarkers
-        case nil: break
-        }
+    private func probeFolderMarkers() throws(StoreError) -> Bool {
         let name = ObjectKey(".moorage-probe-folder")
-        var request = S3Request("PUT", client.fullKey(ObjectKey(bytes: name.bytes + [0x2F])))
+        let marker = ObjectKey(bytes: name.bytes + [0x2F])
+        var request = S3Request("PUT", client.fullKey(marker))
         request.body = .bytes([])
-        var isSupported = false
         do throws(StoreError) {
             _ = try client.send(request)
-            isSupported = try currentVersion(name) == nil
-            if isSupported { try delete(ObjectKey(bytes: name.bytes + [0x2F]), condition: .none) }
         } catch {
             guard error.cause == .invalidKey || error.cause == .rejected || error.cause == .unsupported else {
                 throw error
             }
+            return false
         }
-        if !isSupported { try delete(name, condition: .none) }
-        learn { $0.folderMarkers = isSupported }
-        if !isSupported { throw Self.noFolderMarkers }
+        let isSupported = try currentVersion(name) == nil
+        try delete(isSupported ? marker : name, condition: .none)
+        return isSupported
     }
-
-    private static let noFolderMarkers = StoreError(.unsupported, "the server cannot keep empty folders")
 
     /// Compares an answer's entity tag with the MD5 of what was sent, where tags are MD5s at this server.
     ///

@@ -18,6 +18,8 @@ package final class S3Store: ObjectStore {
     let client: S3Client
     private let known = Lock(StoreCapabilities())
     let conditions = Monitor(S3Conditions())
+    /// The capabilities that are being found out on scratch objects just now.
+    private let probing = Monitor(Set<WritableKeyPath<StoreCapabilities, Bool?>>())
     /// Whether the server understands ListObjectsV2.
     let listsVersion2 = Atomic(true)
     /// Whether an entity tag was seen that is the MD5 of what was sent.
@@ -36,6 +38,23 @@ package final class S3Store: ObjectStore {
 
     func learn(_ change: (inout StoreCapabilities) -> Void) {
         known.withLock { change(&$0) }
+    }
+
+    /// Whether the server can do a thing: what is known, else what `probe` finds out, which runs once at a time.
+    func isCapable(
+        _ capability: sending WritableKeyPath<StoreCapabilities, Bool?>,
+        _ probe: () throws(StoreError) -> Bool
+    ) throws(StoreError) -> Bool {
+        let known: Bool? =
+            probing.wait { running in
+                if let known = self.capabilities[keyPath: capability] { return .some(known) }
+                return running.insert(capability).inserted ? .some(nil) : nil
+            } ?? nil
+        if let known { return known }
+        defer { _ = probing.update { $0.remove(capability) } }
+        let isCapable = try probe()
+        learn { $0[keyPath: capability] = isCapable }
+        return isCapable
     }
 
     package func learned(_ support: StoreCapabilities.ResumableSupport) {
