@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+import Base
 import Glibc
 import Journal
 import Testing
@@ -32,6 +33,39 @@ import Testing
         var seen: [String: Int] = [:]
         for seed in Self.seeds(1_000_001) { try run(seed, crashes: true, &seen) }
         #expect(Self.only != nil || seen["crash", default: 0] > 0)
+    }
+
+    @Test func powerLossTearsNothingAndKeepsWhatWasDurable() throws {
+        var seen: [String: Int] = [:]
+        for seed in Self.seeds(2_000_001) { try losePower(seed, &seen) }
+        guard Self.only == nil else { return }
+        #expect(seen["compared", default: 0] > 0)
+    }
+
+    private func losePower(_ seed: UInt64, _ seen: inout [String: Int]) throws {
+        let world = try World(seed: seed)
+        var trace: [String] = []
+        do {
+            for _ in 0..<world.random.below(20) { try world.mountStep() }
+            let point = try world.makeDurable()
+            let start = world.trace.count
+            for _ in 0..<world.random.below(15) { try world.mountStep() }
+            let touched = Set(world.trace[start...].flatMap { $0.split(separator: " ").dropFirst().map(String.init) })
+            let isUntouched = { (path: ObjectKey) in
+                // What moves with a folder is touched, too, and what takes its old place.
+                !touched.contains { path.isInside(ObjectKey($0)) || ObjectKey($0).isInside(path) }
+            }
+            let after = try world.afterPowerLoss(point)
+            trace = after.trace
+            try after.checkAfterPowerLoss(point, untouched: isUntouched)
+            seen["compared", default: 0] += point.model.keys.filter(isUntouched).count
+            try after.finish()
+        } catch {
+            Issue.record(
+                "seed \(seed): \(error)\n  \((trace.isEmpty ? world.trace : trace).suffix(60).joined(separator: "\n  "))"
+            )
+            throw error
+        }
     }
 
     private func run(_ seed: UInt64, crashes: Bool, _ seen: inout [String: Int]) throws {

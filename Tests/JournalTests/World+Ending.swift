@@ -48,7 +48,6 @@ extension World {
             guard steps < 20_000 else { throw Failure("not settled: \(try describe())") }
         }
         try check()
-        guard try journal.currentSequence() > 0 || model.isEmpty || trace.isEmpty else { throw Failure("no sequence") }
         let staging = try Files.names(in: "\(scratch.path)/staging")
         guard staging.isEmpty else { throw Failure("staging files are left: \(staging)") }
         let end = try journal.unsettledNodes(through: .max)

@@ -13,6 +13,7 @@ extension World {
         case 0...3: try transferStep()
         case 4...7: try nodeStep()
         case 8: try markerStep()
+        case 9 where random.chance(50): try journal.markSynced(try journal.unsyncedGenerations())
         default: try release()
         }
     }
@@ -129,7 +130,11 @@ extension World {
     private func hydrate(_ node: JournalNode) throws -> Bool {
         guard let generation = node.generation else { return false }
         let missing = generation.content.underlayRanges
-        guard let first = missing.first else { return false }
+        guard let first = missing.first else {
+            guard generation.underlay != .none else { return false }
+            try journal.hydrated(generation.id, [])
+            return try journal.generation(generation.id)?.underlay == Underlay.none
+        }
         let ranges = random.chance(50) ? missing : [first]
         note("hydrate \(node.path)")
         for range in ranges {
@@ -154,6 +159,11 @@ extension World {
                 throw Failure("\(transfer.key): a copy of nothing")
             }
             guard let source = objects[from.key], source.version.isSame(as: from.version) else {
+                if try journal.node(transfer.node) == nil {
+                    // Nobody wants it any more, so nothing was kept for it.
+                    note("fail \(transfer.key)")
+                    return try journal.removeTransfer(transfer.id)
+                }
                 throw Failure("\(transfer.key): its source \(from.key) \(from.version) is gone")
             }
             content = source.content
@@ -211,7 +221,9 @@ extension World {
                 // A file of zeros only may have no staging file at all.
                 let data = (try? Files.read(journal.stagingPath(generation.id))) ?? []
                 if data + [UInt8](repeating: 0, count: content.content.count - data.count) != content.content {
-                    throw Failure("generation \(generation.id) is not \(object.key)")
+                    throw Failure(
+                        "generation \(generation.id) is not \(object.key): \(data) instead of \(content.content)"
+                    )
                 }
             }
             try journal.removeStaging(generation.id)

@@ -62,6 +62,18 @@ final class World {
         populate()
     }
 
+    /// A world with the same remote, whose state directory is still to be filled.
+    init(copying other: World) throws {
+        scratch = try Scratch()
+        random = other.random
+        journal = other.journal
+        objects = other.objects
+        markers = other.markers
+        trace = other.trace
+        versions = other.versions
+        clock = other.clock
+    }
+
     private func populate() {
         for path in ["a", "b", "d/a", "d/b", "d/e/a", "f/a"] where random.chance(60) {
             let key = ObjectKey(path)
@@ -95,7 +107,10 @@ final class World {
         return .tagged("v\(versions)", Int64(size))
     }
 
-    func bytes(_ count: Int) -> [UInt8] { (0..<count).map { _ in UInt8.random(in: 1...255, using: &random) } }
+    /// A byte that nobody writes: what stands in a file for bytes that power loss tore.
+    static let torn: UInt8 = 0xEE
+
+    func bytes(_ count: Int) -> [UInt8] { (0..<count).map { _ in UInt8.random(in: 1..<Self.torn, using: &random) } }
 
     func ancestors(of path: ObjectKey) -> [ObjectKey] {
         var result: [ObjectKey] = []

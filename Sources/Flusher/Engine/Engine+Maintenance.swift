@@ -22,10 +22,21 @@ extension Engine {
                 release(session)
                 if state.inspect({ $0.volumes[session.id]?.facts.isOpen ?? false }) { cleanUp(session) }
                 recover(session)
+                synchronize(session)
                 checkDisk(session)
             }
         }
         for session in state.inspect({ $0.volumes.values.map(\.session) }) { release(session) }
+    }
+
+    /// Does the group sync of a volume whose mount died before its own.
+    private func synchronize(_ session: VolumeSession) {
+        guard !FileLock.holder(of: session.places.mountLock).isHeld else { return }
+        do throws(JournalError) {
+            try session.journal.synchronizeSealed()
+        } catch {
+            Log.error("flusher", "\(session.description.remote): closed files could not be synced: \(error)")
+        }
     }
 
     /// Gives the files of finished content to the block cache, and deletes the others.

@@ -22,7 +22,12 @@ struct Hydration {
         guard let id = transfer.generation,
             var generation = try work.journal({ (journal) throws(JournalError) in try journal.generation(id) })
         else { throw .changed }
-        guard generation.size > 0 else { return UploadContent(nil, size: 0) }
+        guard generation.size > 0 else {
+            if generation.underlay != .none {
+                try work.journal { (journal) throws(JournalError) in _ = try journal.hydrated(id, []) }
+            }
+            return UploadContent(nil, size: 0)
+        }
         let file = try openStaging(generation)
         if generation.underlay != .none {
             try checkSpace(generation)

@@ -8,7 +8,8 @@ internal import Database
 package enum Blocker: Hashable, Sendable {
     /// It is being written.
     case open
-    /// An upload to its key that it does not want has begun: to be finished or aborted first.
+    /// An upload to its key, or to that of a folder above it, has begun that is not wanted there, or one to the key
+    /// of the object that it copies may just change that: to be finished or aborted first.
     case transfer(TransferID)
     /// Its content shows a generation whose upload runs.
     case generation(GenerationID)
@@ -31,16 +32,13 @@ extension Journal {
     package func blockers(of node: JournalNode) throws(JournalError) -> [Blocker] {
         try snapshot { tables throws(JournalError) in
             var result: [Blocker] = node.isOpen ? [.open] : []
-            for transfer in try tables.transfers("WHERE t.key = ?", [.key(node.path)])
-            where transfer.node != node.id || transfer.generation != node.generation?.id {
-                result.append(.transfer(transfer.id))
-            }
+            result += try tables.transfersInTheWay(of: node).map { .transfer($0) }
             if case .generation(let id) = node.generation?.underlay, try tables.isInTransfer(id) {
                 result.append(.generation(id))
             }
             result += try tables.readers(of: node).map { .source($0) }
             if node.kind != .directory {
-                result += try tables.descendants(of: node.path).prefix(4).map { .descendant($0.id) }
+                result += try tables.someDescendants(of: node.path).map { .descendant($0) }
             }
             if node.isTombstone {
                 if let folder = try tables.ancestor(of: node.path, "kind = 1") { result.append(.folder(folder)) }
@@ -64,6 +62,31 @@ extension Tables {
             SELECT n.id FROM node n JOIN shows s ON n.generation = s.id WHERE n.id <> ?2 LIMIT 4
             """
         return try connection.all(sql, [.key(node.path), .integer(node.id.value)]) { NodeID($0.integer(0)) }
+    }
+
+    fileprivate func transfersInTheWay(of node: JournalNode) throws(JournalError) -> [TransferID] {
+        var result: [TransferID] = []
+        for transfer in try transfers("WHERE t.key = ?", [.key(node.path)])
+        where transfer.node != node.id || transfer.generation != node.generation?.id {
+            result.append(transfer.id)
+        }
+        guard !node.isTombstone else { return result }
+        if case .remote(let source, _) = node.generation?.underlay, source != node.path {
+            result += try transfers("WHERE t.key = ? AND t.phase = 1", [.key(source)]).map(\.id)
+        }
+        var folder = node.path.parent
+        while !folder.isRoot {
+            result += try transfers("WHERE t.key = ?", [.key(folder)]).map(\.id)
+            folder = folder.parent
+        }
+        return result
+    }
+
+    fileprivate func someDescendants(of folder: ObjectKey) throws(JournalError) -> [NodeID] {
+        let own = try connection.all("SELECT id FROM node WHERE parent = ? LIMIT 4", [.key(folder)]) { $0.integer(0) }
+        let sql = "SELECT id FROM node WHERE parent >= ? AND parent < ? LIMIT 4"
+        let deeper = try connection.all(sql, Self.bounds(below: folder)) { $0.integer(0) }
+        return (own + deeper).map { NodeID($0) }
     }
 
     /// The nearest row above a path that meets a condition.

@@ -130,6 +130,16 @@ extension Tables {
         let sql = "SELECT id FROM generation WHERE underlay_generation = ?"
         let showing = try connection.all(sql, [.integer(sent.value)]) { GenerationID($0.integer(0)) }
         for id in showing { try setUnderlay(id, .remote(transfer.key, version)) }
+        if let source = try generation(sent)?.wholeRemote, source.key == transfer.key {
+            // A copy onto itself: whoever shows the bytes by their old version finds them under the new one.
+            try connection.run(
+                """
+                UPDATE generation SET underlay_tag = ?, underlay_size = ?, underlay_modified = ?
+                WHERE underlay_key = ? AND underlay_tag IS ? AND underlay_size = ?
+                """,
+                Encoding.columns(version) + [.key(source.key)] + Encoding.columns(source.version).prefix(2)
+            )
+        }
         try release(sent, adoptable: (transfer.key, version))
     }
 

@@ -123,7 +123,8 @@ extension Journal {
     /// Notes that bytes of a generation in transfer were fetched into its staging file, which was synced since
     /// (fdatasync, and the staging directory if the file is new): all of it then survives power loss.
     ///
-    /// Once no byte of the underlay shows, the generation lets go of it. `.notFound` when no transfer has it.
+    /// Once no byte of the underlay shows, the generation lets go of it; no ranges at all are enough for an empty
+    /// file. `.notFound` when no transfer has it.
     @discardableResult
     package func hydrated(
         _ id: GenerationID,
@@ -136,11 +137,9 @@ extension Journal {
             var content = old.content
             for range in ranges { content.write(range) }
             precondition(content.size == old.size, "hydration never changes the size")
-            if content.underlayRanges.isEmpty {
-                content = ContentMap(size: content.size, extents: content.extents)
-                try tables.releaseUnderlay(of: old)
-            }
-            _ = try tables.record(id, content, isSealed: true, isSynced: true)
+            let isSynced = old.isSynced || !ranges.isEmpty || content.extents.isEmpty
+            _ = try tables.record(id, content, isSealed: true, isSynced: isSynced)
+            if isSynced, content.underlayRanges.isEmpty { try tables.releaseUnderlay(of: old) }
             guard let new = try tables.generation(id) else { return old }
             return new
         }
@@ -197,11 +196,6 @@ extension Tables {
             )
             folder = folder.parent
         }
-    }
-
-    func releaseUnderlay(of generation: Generation) throws(JournalError) {
-        try setUnderlay(generation.id, .none)
-        if case .generation(let below) = generation.underlay { try release(below) }
     }
 
     /// Removes a tombstone when there is nothing, and can come nothing, that it must take away.

@@ -94,6 +94,28 @@ extension Journal {
         }
     }
 
+    /// Syncs the staging files of all sealed generations that are not synced yet, and notes it durably.
+    ///
+    /// For whoever finds no mount that would do it.
+    package func synchronizeSealed() throws(JournalError) {
+        while true {
+            let generations = try unsyncedGenerations()
+            guard !generations.isEmpty else { return }
+            do throws(SystemError) {
+                for generation in generations where !generation.content.extents.isEmpty {
+                    // One that is gone was removed meanwhile; its record has changed too.
+                    guard try FileStatus.of(stagingPath(generation.id)) != nil else { continue }
+                    try openStaging(generation.id, creating: false).synchronizeData()
+                }
+                try synchronizeStagingDirectory()
+            } catch {
+                throw JournalError(system: error)
+            }
+            try markSynced(generations)
+            guard generations.count == 1000 else { return }
+        }
+    }
+
     /// Notes durably that the staging files of these generations, read before the sync, were synced.
     ///
     /// One whose record changed since stays unsynced. The staging directory must have been synced too. Every

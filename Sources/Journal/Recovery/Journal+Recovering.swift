@@ -21,6 +21,7 @@ extension Journal {
         var report = RecoveryReport()
         let journal = try openSound(directory, now, &report)
         try Recovery.run(journal, boot, now, &report)
+        try journal.synchronizeSealed()
         return (journal, report)
     }
 

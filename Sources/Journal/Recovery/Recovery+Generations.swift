@@ -102,8 +102,11 @@ extension Recovery {
             return .restore(clipped(synced, evidence.file), isSynced: true)
         }
         let length = evidence.file?.length ?? 0
-        guard !generation.isSealed else {
-            return length < generation.content.extents.upperBound ? .damaged : .keep
+        if generation.isSealed {
+            guard length < generation.content.extents.upperBound else { return .keep }
+            // A cut may have reached the disk whose commit, that the file was open again, did not.
+            guard isNewBoot, evidence.file != nil else { return .damaged }
+            return .restore(clipped(generation.content, evidence.file), isSynced: true)
         }
         if !evidence.isRecorded, generation.underlay != .none {
             return .restore(generation.content, isSynced: true)
@@ -136,7 +139,9 @@ extension Recovery {
     private mutating func carryOut(_ verdict: Verdict, _ evidence: Evidence) throws(JournalError) {
         let id = evidence.generation.id
         switch verdict {
-        case .keep: break
+        case .keep:
+            // Writes may have reached the disk whose commit, that the file was open again, did not.
+            if isNewBoot { try clearStaging(id, evidence.generation.content) }
         case .restore(let content, let isSynced): try restore(evidence, content, isSynced)
         case .lose:
             try quarantine(id, evidence.node?.path)
@@ -160,17 +165,23 @@ extension Recovery {
         let old = evidence.generation
         let isNewFile = old.underlay == .none && !old.isSealed
         let isFileUnused = content.extents.isEmpty && evidence.file != nil && !isNewFile
-        let hasDroppedWrites = isFileUnused && (!evidence.isRecorded || content != old.content)
+        let hasDroppedWrites = isFileUnused && evidence.file?.data.isEmpty == false
         if isNewBoot, !old.isSynced, hasDroppedWrites {
             try quarantine(old.id, evidence.node?.path)
-        } else if hasDroppedWrites {
+        } else if isFileUnused {
             // Now and not after the commit, when a flusher could already fill the file for an upload.
             try removeStaging(old.id)
+            guard hasDroppedWrites else { return try seal(evidence, content, isSynced) }
             report.items.append(RecoveryReport.Item(path: evidence.node?.path, outcome: .reverted))
         } else if content != old.content {
             let outcome: RecoveryReport.Item.Outcome = isNewFile ? .kept(content.size) : .reverted
             report.items.append(RecoveryReport.Item(path: evidence.node?.path, outcome: outcome))
         }
+        try seal(evidence, content, isSynced)
+    }
+
+    private func seal(_ evidence: Evidence, _ content: ContentMap, _ isSynced: Bool) throws(JournalError) {
+        let old = evidence.generation
         try clearStaging(old.id, content)
         _ = try tables.record(old.id, content, isSealed: true, isSynced: isSynced)
         if isNewBoot, !old.isSynced {
@@ -180,7 +191,9 @@ extension Recovery {
                 [.integer(old.id.value)]
             )
         }
-        guard content != old.content, isNewFile, let file = evidence.file, var node = evidence.node else { return }
+        guard content != old.content, old.underlay == .none, !old.isSealed, let file = evidence.file,
+            var node = evidence.node
+        else { return }
         node.attributes.modified = file.modified
         node.attributeSequence = try tables.nextSequence()
         try tables.update(node)

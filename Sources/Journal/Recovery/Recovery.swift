@@ -60,7 +60,7 @@ struct Recovery {
         }
         try removeUnreadable("node") { tables, id throws(JournalError) in _ = try tables.node(NodeID(id)) }
         try removeUnreadable("transfer") { tables, id throws(JournalError) in _ = try tables.transfer(TransferID(id)) }
-        if isNewBoot || !isContinued { try tables.skipNames(beyond: names.max() ?? 0) }
+        if isNewBoot || hasLostRows || !isContinued && !names.isEmpty { try tables.skipNames(beyond: names.max() ?? 0) }
         try recoverGenerations()
         try recoverNodes()
         try collectGarbage(names)

@@ -22,6 +22,11 @@ package struct RecoveryReport: Hashable, Sendable {
         /// The path in the volume; nil when it is not known any more.
         package let path: ObjectKey?
         package let outcome: Outcome
+
+        package init(path: ObjectKey?, outcome: Outcome) {
+            self.path = path
+            self.outcome = outcome
+        }
     }
 
     package var items: [Item] = []

@@ -92,6 +92,8 @@ extension Tables {
     }
 
     /// Keeps what is recorded now as what power loss leaves.
+    ///
+    /// A sealed generation then lets go of an underlay that nothing shows; before, power loss could uncover it.
     func noteSynced(_ id: GenerationID) throws(JournalError) {
         try connection.run(
             """
@@ -100,6 +102,30 @@ extension Tables {
             """,
             [.integer(id.value)]
         )
+        guard let generation = try generation(id), generation.isSealed, try isUncovered(generation) == false else {
+            return
+        }
+        try releaseUnderlay(of: generation)
+    }
+
+    /// Whether a generation needs what is below it: some of its bytes, or all of it though that be none.
+    private func isUncovered(_ generation: Generation) throws(JournalError) -> Bool {
+        if !generation.content.underlayRanges.isEmpty { return true }
+        switch generation.underlay {
+        case .none: return true
+        case .remote: return generation.wholeRemote != nil
+        case .generation(let below): return try generation.content.isPure(length: self.generation(below)?.size ?? 0)
+        }
+    }
+
+    /// Lets a generation whose bytes are all in its staging file forget what they are over.
+    func releaseUnderlay(of generation: Generation) throws(JournalError) {
+        try setUnderlay(generation.id, .none)
+        try connection.run(
+            "UPDATE generation SET underlay_length = 0, synced_underlay_length = 0 WHERE id = ?",
+            [.integer(generation.id.value)]
+        )
+        if case .generation(let below) = generation.underlay { try release(below) }
     }
 
     func setUnderlay(_ id: GenerationID, _ underlay: Underlay) throws(JournalError) {

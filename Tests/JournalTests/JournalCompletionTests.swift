@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import Database
+import Journal
+import Platform
+import Testing
+
+/// What becomes of a row when an upload of it arrives, whatever happened meanwhile.
+@Suite struct JournalCompletionTests {
+    private let fixture: Fixture
+    private var journal: Journal { fixture.journal }
+
+    init() throws { fixture = try Fixture() }
+
+    @Test func whatIsSentUnchangedIsSettledAndItsFileIsTheObject() throws {
+        try fixture.save("a")
+        let transfer = try fixture.begin("a")
+        #expect(try journal.completeTransfer(transfer.id, version: fixture.new) == .settled)
+        #expect(try fixture.paths().isEmpty)
+        #expect(try journal.releaseGenerations(keepingAdoptable: true).isEmpty)
+        let released = try journal.releaseGenerations()
+        #expect(released.map(\.id) == [transfer.generation])
+        #expect(released.first?.object?.version == fixture.new)
+        #expect(try journal.releaseGenerations().isEmpty)
+    }
+
+    @Test func newAttributesBecomeACopyOntoItself() throws {
+        let node = try fixture.save("a")
+        let transfer = try fixture.begin("a")
+        try journal.setAttributes(at: "a", remote: .absent, AttributeChanges(permissions: 0o600))
+        #expect(try journal.completeTransfer(transfer.id, version: fixture.new) == .hasMore(node.id))
+        let row = try fixture.row("a")
+        #expect(row.base == .version(fixture.new))
+        #expect(row.generation?.wholeRemote?.key == "a")
+        #expect(row.attributes.permissions == 0o600)
+    }
+
+    @Test func newerContentShowsTheObjectInsteadOfTheFile() throws {
+        try fixture.save("a", "0123456789")
+        let transfer = try fixture.begin("a")
+        let node = try journal.beginWriting(at: "a", remote: .absent)
+        _ = try journal.completeTransfer(transfer.id, version: fixture.old)
+        let row = try fixture.row("a")
+        #expect(row.base == .version(fixture.old) && row.isOpen)
+        #expect(row.generation?.id == node.generation?.id)
+        #expect(row.generation?.underlay == .remote("a", fixture.old))
+        #expect(try journal.releaseGenerations().first?.object?.key == "a")
+    }
+
+    @Test func aFileThatMovedAwayCopiesFromWhereItWasSent() throws {
+        let node = try fixture.save("a")
+        let transfer = try fixture.begin("a")
+        try journal.rename(from: "a", to: "b", sourceRemote: .absent, targetRemote: .absent)
+        #expect(try fixture.row("a").isTombstone, "the upload may yet arrive there")
+        #expect(try journal.transfers().first?.fate == .moved("b"))
+        _ = try journal.completeTransfer(transfer.id, version: fixture.new)
+        #expect(try fixture.row("a").base == .version(fixture.new))
+        let moved = try fixture.row("b")
+        #expect(moved.id == node.id && moved.base == .absent && moved.attributeSequence == 0)
+        #expect(moved.generation?.wholeRemote?.key == "a")
+        #expect(try journal.blockers(of: fixture.row("a")) == [.source(node.id)])
+        // And back: it is as at the remote.
+        let back = try journal.rename(from: "b", to: "a", sourceRemote: .absent, targetRemote: .absent)
+        #expect(back == nil)
+        #expect(try fixture.paths().isEmpty)
+    }
+
+    @Test func anUploadOfARemovedFileIsRemovedToo() throws {
+        try fixture.save("a")
+        let transfer = try fixture.begin("a")
+        try journal.remove(at: "a", remote: .absent)
+        #expect(try journal.transfersToAbort().map(\.id) == [transfer.id])
+        let tombstone = try fixture.row("a")
+        #expect(try journal.completeTransfer(transfer.id, version: fixture.new) == .hasMore(tombstone.id))
+        #expect(try fixture.row("a").base == .version(fixture.new))
+    }
+
+    @Test func anAbortedUploadTakesItsTombstoneAlong() throws {
+        try fixture.save("a")
+        let transfer = try fixture.begin("a")
+        try journal.remove(at: "a", remote: .absent)
+        #expect(try fixture.paths() == ["a"])
+        try journal.removeTransfer(transfer.id)
+        #expect(try fixture.paths().isEmpty)
+    }
+
+    @Test func anotherFileAtTheKeyIsBasedOnWhatArrived() throws {
+        try fixture.save("a")
+        let transfer = try fixture.begin("a")
+        try journal.remove(at: "a", remote: .absent)
+        let other = try fixture.save("a", "other")
+        #expect(try journal.blockers(of: other) == [.transfer(transfer.id)])
+        #expect(try journal.beginTransfer(of: other, method: .put) == nil, "one upload a key")
+        _ = try journal.completeTransfer(transfer.id, version: fixture.new)
+        #expect(try fixture.row("a").base == .version(fixture.new))
+        #expect(try fixture.row("a").generation?.content.extents.byteCount == 5)
+    }
+
+    @Test func twoUploadsOfOneContentDoNotUndoEachOther() throws {
+        try fixture.save("a")
+        let first = try fixture.begin("a")
+        try journal.rename(from: "a", to: "b", sourceRemote: .absent, targetRemote: .absent)
+        let second = try fixture.begin("b")
+        _ = try journal.completeTransfer(first.id, version: fixture.new)
+        #expect(try journal.transfers().map(\.fate) == [.wanted])
+        #expect(try journal.completeTransfer(second.id, version: fixture.new) == .settled)
+        #expect(try fixture.paths() == ["a"])
+        #expect(try fixture.row("a").isTombstone)
+    }
+
+    @Test func aChangeBeforeTheUploadBeginsKeepsItFromBeginning() throws {
+        let read = try fixture.save("a")
+        try journal.setAttributes(at: "a", remote: .absent, AttributeChanges(uid: 5))
+        #expect(try journal.beginTransfer(of: read, method: .put) == nil)
+        let node = try journal.beginWriting(at: "a", remote: .absent)
+        #expect(try journal.beginTransfer(of: node, method: .put) == nil, "open")
+    }
+
+    @Test func partsAndProgressAreKept() throws {
+        try fixture.save("a")
+        let transfer = try fixture.begin("a", .multipart)
+        try journal.setUpload(transfer.id, method: .multipart, upload: "id", partSize: 5)
+        for number in [2, 1] as [Int64] {
+            let part = TransferPart(number: number, size: 5, digest: [1, 2], entityTag: "e\(number)")
+            try journal.recordPart(transfer.id, part)
+        }
+        try fixture.recover()
+        let kept = try #require(try journal.transfer(transfer.id))
+        #expect(kept.upload == "id" && kept.partSize == 5 && kept.acknowledged == 10)
+        #expect(try journal.parts(of: transfer.id).map(\.number) == [1, 2])
+        try journal.markCommitting(transfer.id, expectedTag: "tag-2")
+        #expect(try journal.transfer(transfer.id)?.phase == .committing)
+        try journal.restartTransfer(transfer.id, method: .put)
+        let fresh = try #require(try journal.transfer(transfer.id))
+        #expect(fresh.upload == nil && fresh.acknowledged == 0 && fresh.phase == .sending)
+        #expect(try journal.parts(of: transfer.id).isEmpty)
+    }
+
+    @Test func hydrationLetsGoOfTheUnderlayWhenNothingShowsIt() throws {
+        try fixture.edit("a")
+        let generation = try #require(try fixture.row("a").generation)
+        #expect(throws: JournalError.self) { try journal.hydrated(generation.id, [ByteRange(4, 10)]) }
+        _ = try fixture.begin("a")
+        let half = try journal.hydrated(generation.id, [ByteRange(4, 7)])
+        #expect(half.underlay != .none && half.content.underlayRanges == [ByteRange(7, 10)])
+        let whole = try journal.hydrated(generation.id, [ByteRange(7, 10)])
+        #expect(whole.underlay == .none && whole.content.extents.byteCount == 10)
+    }
+
+    @Test func twoFilesThatChangeNamesWaitForEachOtherUntilOneIsFetched() throws {
+        try journal.exchange("a", "b", firstRemote: fixture.remoteFile, secondRemote: .file(fixture.new, .file()))
+        let (one, two) = (try fixture.row("a"), try fixture.row("b"))
+        #expect(one.generation?.wholeRemote?.key == "b" && one.base == .version(fixture.old))
+        #expect(two.generation?.wholeRemote?.key == "a" && two.base == .version(fixture.new))
+        #expect(try journal.blockers(of: one) == [.source(two.id)])
+        #expect(try journal.blockers(of: two) == [.source(one.id)])
+        let transfer = try fixture.begin("a")
+        try journal.hydrated(try #require(transfer.generation), [ByteRange(0, 4)])
+        #expect(try journal.blockers(of: fixture.row("b")).isEmpty)
+        try journal.exchange("a", "b", firstRemote: .absent, secondRemote: .absent)
+        #expect(try fixture.paths() == ["a", "b"])
+    }
+
+    @Test func aConflictMovesOursBesideTheirs() throws {
+        let node = try fixture.edit("a.txt")
+        let moved = try journal.moveToConflict(node, copy: "a (conflict).txt", remote: "12 bytes")
+        #expect(moved?.base == .absent && moved?.conflictOf == "a.txt")
+        #expect(try fixture.paths() == ["a (conflict).txt"])
+        #expect(try journal.conflicts().map(\.copy.string) == ["a (conflict).txt"])
+        #expect(try journal.counts().conflicts == 1)
+        let other = try fixture.edit("b.txt")
+        let error = #expect(throws: JournalError.self) {
+            _ = try journal.moveToConflict(other, copy: "a (conflict).txt", remote: "")
+        }
+        #expect(error?.kind == .constraint)
+        #expect(try journal.conflicts().count == 1)
+    }
+
+    @Test func metadataFollowsAVersionThatOthersMade() throws {
+        try journal.setAttributes(at: "a", remote: fixture.remoteFile, AttributeChanges(permissions: 0o600))
+        let row = try journal.rebase(fixture.row("a"), onto: .version(fixture.new))
+        #expect(row?.base == .version(fixture.new) && row?.generation?.wholeRemote?.version == fixture.new)
+        #expect(row?.size == 4)
+        #expect(row?.attributes.permissions == 0o600)
+    }
+
+    @Test func aCopyFollowsItsSourceOnlyWithoutBytesOfItsOwn() throws {
+        try journal.rename(from: "a", to: "b", sourceRemote: fixture.remoteFile, targetRemote: .absent)
+        #expect(try journal.followSource(fixture.row("b"), version: fixture.new))
+        #expect(try fixture.row("b").generation?.wholeRemote?.version == fixture.new)
+        let edited = try fixture.edit("c")
+        #expect(try !journal.followSource(edited, version: fixture.new))
+    }
+
+    @Test func cancellingAMoveBringsTheSourceBack() throws {
+        try journal.rename(from: "a", to: "b", sourceRemote: fixture.remoteFile, targetRemote: .absent)
+        #expect(try journal.cancel(fixture.row("b").id))
+        #expect(try fixture.paths().isEmpty)
+    }
+
+    @Test func droppingARowThatChangedDoesNothing() throws {
+        try journal.remove(at: "a", remote: fixture.remoteFile)
+        let tombstone = try fixture.row("a")
+        try fixture.save("a")
+        #expect(try !journal.drop(tombstone))
+        #expect(try fixture.paths() == ["a"])
+    }
+
+    @Test func aMarkerThatMayBeThereIsRemovedWithItsFolder() throws {
+        let folder = try journal.createDirectory(at: "d", attributes: .directory(), remote: .absent)
+        let begun = try #require(try journal.beginDirectory(folder.id))
+        try journal.remove(at: "d", remote: .absent)
+        #expect(try fixture.row("d").isTombstone && fixture.row("d").hasRemoteDirectory)
+        #expect(try journal.completeDirectory(begun) == .unclaimed)
+        #expect(try journal.completeDirectoryRemoval(at: "d") == .settled)
+    }
+
+    @Test func countsAndScheduleAreKept() throws {
+        let node = try fixture.save("a")
+        try journal.remove(at: "b", remote: fixture.remoteFile)
+        _ = try journal.createDirectory(at: "d", attributes: .directory(), remote: .absent)
+        try journal.setPaused([node.id], true)
+        try journal.recordFailure(
+            node.id,
+            attempts: 3,
+            nextAttempt: Timestamp(seconds: 9),
+            error: "no",
+            attention: "look"
+        )
+        let counts = try journal.counts()
+        #expect((counts.files, counts.bytes, counts.deletions, counts.directories) == (1, 4, 1, 1))
+        #expect((counts.paused, counts.attention, counts.open, counts.total) == (1, 1, 0, 3))
+        #expect(try fixture.row("a").schedule.nextAttempt == Timestamp(seconds: 9))
+        try journal.retryNow([node.id], priority: 5)
+        #expect(try journal.pendingNodes().first?.path == "a")
+        #expect(try fixture.row("a").schedule.attention == nil && !fixture.row("a").schedule.isPaused)
+        try journal.setNotBefore([node.id], Timestamp(seconds: 4))
+        #expect(try fixture.row("a").schedule.notBefore == Timestamp(seconds: 4))
+    }
+}

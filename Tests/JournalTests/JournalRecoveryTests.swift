@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import Glibc
+import Journal
+import Platform
+import Testing
+
+@Suite struct JournalRecoveryTests {
+    private let fixture: Fixture
+    private var journal: Journal { fixture.journal }
+
+    init() throws { fixture = try Fixture() }
+
+    // MARK: kills
+
+    @Test func aNewFileThatWasNeverClosedKeepsWhatWasWritten() throws {
+        let (node, _) = try fixture.write("a", "hello")
+        #expect(node.isOpen)
+        try fixture.recover()
+        let row = try fixture.row("a")
+        #expect(!row.isOpen && row.size == 5 && row.generation?.isSealed == true)
+        #expect(fixture.report.items == [.init(path: "a", outcome: .kept(5))])
+        try fixture.recover()
+        #expect(fixture.report.items.isEmpty)
+    }
+
+    @Test func changesOfARemoteFileThatWereNeverAcknowledgedAreDropped() throws {
+        let node = try journal.beginWriting(at: "a", remote: fixture.remoteFile)
+        _ = try fixture.put(node, "xx")
+        try fixture.recover()
+        #expect(try fixture.paths().isEmpty)
+        #expect(try fixture.staging() == 0)
+        #expect(fixture.report.items == [.init(path: "a", outcome: .reverted)])
+    }
+
+    @Test func attributesStayWhenContentIsDropped() throws {
+        let node = try journal.beginWriting(at: "a", remote: fixture.remoteFile)
+        _ = try fixture.put(node, "xx")
+        try journal.setAttributes(at: "a", remote: fixture.remoteFile, AttributeChanges(permissions: 0o600))
+        try fixture.recover()
+        let row = try fixture.row("a")
+        #expect(row.attributes.permissions == 0o600 && row.generation?.wholeRemote?.version == fixture.old)
+    }
+
+    @Test func whatFsyncAcknowledgedIsKept() throws {
+        let node = try journal.beginWriting(at: "a", remote: fixture.remoteFile)
+        let content = try fixture.put(node, "xx")
+        let generation = try #require(node.generation)
+        try journal.record(node.id, generation.id, content: content, modified: Timestamp(seconds: 7), durable: true)
+        let staging = try journal.openStaging(generation.id, creating: false)
+        try Array("999".utf8).withUnsafeBytes { try staging.write($0, at: 6) }
+        try fixture.recover()
+        let row = try fixture.row("a")
+        #expect(row.generation?.content == content && row.attributes.modified == Timestamp(seconds: 7))
+        let bytes = try StagingBytes.read(journal, generation.id)
+        #expect(bytes == Array("xx".utf8) + [0, 0, 0, 0, 0, 0, 0], "dropped bytes are cleared")
+    }
+
+    @Test func aFileThatIsBeingUploadedAndWrittenGoesBackToWhatIsSent() throws {
+        let sent = try fixture.save("a")
+        _ = try fixture.begin("a")
+        let node = try journal.beginWriting(at: "a", remote: .absent)
+        _ = try fixture.put(node, "newer")
+        try fixture.recover()
+        #expect(try fixture.row("a").generation?.id == sent.generation?.id)
+        #expect(try journal.transfers().map(\.fate) == [.wanted])
+        #expect(try fixture.staging() == 1)
+    }
+
+    @Test func stagingFilesOfNoRowAreDeleted() throws {
+        try fixture.save("a")
+        try Files.writeAtomically("\(fixture.scratch.path)/staging/999", [1])
+        try Files.writeAtomically("\(fixture.scratch.path)/staging/foreign", [1])
+        try fixture.recover()
+        #expect(fixture.report.orphans == 1)
+        #expect(try Files.names(in: "\(fixture.scratch.path)/staging").count == 2)
+    }
+
+    @Test func aMissingStagingFileIsToldAndNeverSentAsZeros() throws {
+        let node = try fixture.save("a")
+        try journal.removeStaging(try #require(node.generation).id)
+        try fixture.recover()
+        #expect(try fixture.row("a").schedule.attention != nil)
+        #expect(fixture.report.items == [.init(path: "a", outcome: .damaged)])
+    }
+
+    // MARK: power loss
+
+    @Test func afterPowerLossUnsyncedNewFilesAreQuarantined() throws {
+        let kept = try fixture.save("kept", "safe")
+        try fixture.synchronize()
+        try fixture.save("torn", "doubtful")
+        try fixture.recover(boot: "two")
+        #expect(fixture.report.isNewBoot)
+        #expect(try fixture.paths() == ["kept"])
+        #expect(try fixture.row("kept").generation?.id == kept.generation?.id)
+        let names = try fixture.quarantined()
+        #expect(names.count == 1 && names.first?.hasSuffix("-torn") == true)
+        #expect(try Files.read("\(fixture.scratch.path)/quarantine/\(names[0])") == Array("doubtful".utf8))
+        #expect(try fixture.staging() == 1)
+    }
+
+    @Test func afterPowerLossUnsyncedChangesGoBackToTheRemote() throws {
+        try fixture.edit("a")
+        try journal.remove(at: "b", remote: fixture.remoteFile)
+        try fixture.save("b")
+        try fixture.recover(boot: "two")
+        #expect(try fixture.paths().contains("a") == false || fixture.row("a").generation?.wholeRemote != nil)
+        #expect(try journal.node(at: "b") == nil, "the remote's version is back")
+        #expect(try fixture.quarantined().count == 2)
+    }
+
+    @Test func afterPowerLossAFileGoesBackToItsLastFsync() throws {
+        let (node, content) = try fixture.write("a", "12345")
+        let generation = try #require(node.generation)
+        try journal.record(node.id, generation.id, content: content, modified: nil, durable: true)
+        var more = try fixture.put(try #require(try journal.node(node.id)), "67890", at: 5)
+        more.write(ByteRange(0, 5))
+        try journal.seal(node.id, generation.id, content: more, modified: nil)
+        #expect(try fixture.row("a").size == 10)
+        try fixture.recover(boot: "two")
+        let row = try fixture.row("a")
+        #expect(row.size == 5 && row.generation?.content == content)
+        #expect(try StagingBytes.read(journal, generation.id) == Array("12345".utf8))
+    }
+
+    @Test func afterPowerLossAnUploadOfUnsyncedContentBeginsAnew() throws {
+        let (node, content) = try fixture.write("a", "12345")
+        let generation = try #require(node.generation)
+        try journal.record(node.id, generation.id, content: content, modified: nil, durable: true)
+        let more = try fixture.put(try #require(try journal.node(node.id)), "6", at: 5)
+        try journal.seal(node.id, generation.id, content: more, modified: nil)
+        _ = try fixture.begin("a", .multipart)
+        try fixture.recover(boot: "two")
+        #expect(try journal.transfers().map(\.fate) == [.superseded])
+    }
+
+    @Test func namesAreNotGivenTwiceAfterPowerLoss() throws {
+        let first = try fixture.save("a")
+        try fixture.recover(boot: "two")
+        let second = try fixture.save("b")
+        #expect(second.id.value > first.id.value + 100)
+        #expect(try #require(second.generation).id.value > #require(first.generation).id.value + 100)
+    }
+
+    @Test func aGenerationOverOneThatIsLostIsLostToo() throws {
+        try fixture.save("a", "12345")
+        _ = try fixture.begin("a")
+        let node = try journal.beginWriting(at: "a", remote: .absent)
+        let content = try fixture.put(node, "x", at: 2)
+        try journal.record(node.id, try #require(node.generation).id, content: content, modified: nil, durable: true)
+        try fixture.recover(boot: "two")
+        #expect(try fixture.paths().isEmpty)
+        #expect(try fixture.quarantined().count == 2)
+        #expect(try journal.transfers().map(\.fate) == [.gone])
+    }
+
+    // MARK: damage
+
+    @Test func aJournalThatIsMissingDoesNotCostTheStagedData() throws {
+        try fixture.save("a", "precious")
+        for suffix in ["", "-wal", "-shm"] { _ = unlink("\(fixture.scratch.path)/journal.sqlite\(suffix)") }
+        try fixture.recover()
+        let names = try fixture.quarantined()
+        #expect(names.count == 1)
+        #expect(try Files.read("\(fixture.scratch.path)/quarantine/\(names[0])") == Array("precious".utf8))
+    }
+
+    @Test func anUnreadableRowDoesNotHideTheOthers() throws {
+        try fixture.save("a")
+        try fixture.save("b")
+        try journal.remove(at: "c", remote: fixture.remoteFile)
+        try fixture.damage("UPDATE node SET kind = 77 WHERE name = CAST('a' AS BLOB)")
+        #expect(throws: JournalError.self) { _ = try journal.children(of: .root) }
+        try fixture.recover()
+        #expect(try fixture.paths() == ["b", "c"])
+        #expect(fixture.report.items.contains(.init(path: nil, outcome: .lost)))
+        // The lost row may have been the new place of what is to be deleted.
+        #expect(try fixture.row("c").schedule.attention != nil)
+        #expect(try fixture.row("b").schedule.attention == nil)
+    }
+
+    @Test(arguments: [UInt64(1), 2, 3, 4, 5, 6, 7, 8]) func soundRowsOfADamagedDatabaseAreSaved(seed: UInt64) throws {
+        var random = SeededGenerator(seed: seed)
+        for index in 0..<300 { try fixture.save(ObjectKey("file-\(index)"), "data \(index)") }
+        try fixture.synchronize()
+        try fixture.damage("PRAGMA wal_checkpoint(TRUNCATE)")
+        let path = "\(fixture.scratch.path)/journal.sqlite"
+        let size = try #require(try FileStatus.of(path)).size
+        let file = try FileDescriptor.open(path, O_RDWR)
+        // One page in the middle; the first holds the schema.
+        let page = Int64(2 + random.below(Int(size / 4096) - 2)) * 4096
+        let garbage = (0..<4096).map { _ in UInt8.random(in: 0...255, using: &random) }
+        try garbage.withUnsafeBytes { try file.write($0, at: page) }
+        try fixture.recover()
+        #expect(fixture.report.salvagedFrom != nil, "seed \(seed)")
+        let rows = try journal.descendants(of: .root)
+        #expect(rows.count >= 150, "seed \(seed): \(rows.count) rows")
+        for row in rows where row.schedule.attention == nil {
+            let generation = try #require(row.generation)
+            let index = row.path.string.dropFirst(5)
+            #expect(try StagingBytes.read(journal, generation.id) == Array("data \(index)".utf8))
+        }
+        #expect(try fixture.quarantined().contains { $0.hasPrefix("journal-") })
+        // Work goes on.
+        try fixture.save("new")
+        #expect(try fixture.row("new").kind == .file)
+    }
+
+    @Test func aDatabaseThatIsNoDatabaseIsSetAside() throws {
+        try fixture.save("a", "bytes")
+        let path = "\(fixture.scratch.path)/journal.sqlite"
+        for suffix in ["-wal", "-shm"] { _ = unlink(path + suffix) }
+        try Files.writeAtomically(path, Array(repeating: 0x55, count: 9000))
+        try fixture.recover()
+        #expect(try fixture.paths().isEmpty)
+        #expect(try fixture.quarantined().count == 2)
+        #expect(try fixture.staging() == 0)
+    }
+}
+
+enum StagingBytes {
+    static func read(_ journal: Journal, _ generation: GenerationID) throws -> [UInt8] {
+        try Files.read(journal.stagingPath(generation))
+    }
+}
