@@ -541,3 +541,53 @@ def test_curl_signs_and_expects(server, folder):
     copy = os.path.join(folder, "copy")
     run([*command, "-o", copy, f"{server.url}/bucket/key"])
     assert open(path, "rb").read() == open(copy, "rb").read()
+
+
+def needs(program):
+    missing = shutil.which(program) is None or not os.access("/dev/fuse", os.R_OK | os.W_OK)
+    return pytest.mark.skipif(missing, reason=f"{program} or /dev/fuse is missing")
+
+
+def work_in(mountpoint, folder, seed):
+    """What a user does in a mounted bucket."""
+    source = os.path.join(folder, "source")
+    with open(source, "wb") as file:
+        file.write(random.Random(seed).randbytes(25 * MIB))
+    script = f"""
+        cd {mountpoint}
+        mkdir d; echo hello > d/a; cp {source} big; mv d/a d/b; cmp {source} big
+        mv d e; test "$(cat e/b)" = hello; rm big; echo again > e/c; ls e
+    """
+    assert run(["bash", "-euc", script], timeout=100).stdout.split() == ["b", "c"]
+
+
+def unmounted(mountpoint):
+    return lambda: subprocess.run(["fusermount3", "-uz", mountpoint], stderr=subprocess.DEVNULL)
+
+
+@needs("s3fs")
+def test_s3fs_mounts(server, folder, stack, seed):
+    mountpoint, password = os.path.join(folder, "mnt"), os.path.join(folder, "password")
+    os.mkdir(mountpoint)
+    with open(os.open(password, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+        file.write(f"{ACCESS_KEY}:{SECRET_KEY}\n")
+    options = f"url={server.url},use_path_request_style,passwd_file={password},multipart_size=10"
+    run(["s3fs", "bucket", mountpoint, "-o", options])
+    stack.callback(unmounted(mountpoint))
+    work_in(mountpoint, folder, seed)
+    assert sorted(keys(server.client())) == ["e/", "e/b", "e/c"]
+
+
+@needs("fusermount3")
+def test_rclone_mounts(server, folder, stack, seed):
+    mountpoint = os.path.join(folder, "mnt")
+    os.mkdir(mountpoint)
+    cache = os.path.join(folder, "cache")
+    rclone(server, folder, "mount", "s:bucket", mountpoint, "--daemon", "--vfs-cache-mode", "writes", "--vfs-write-back", "0", "--cache-dir", cache)
+    stack.callback(unmounted(mountpoint))
+    work_in(mountpoint, folder, seed)
+    run(["fusermount3", "-u", mountpoint])
+    deadline = time.monotonic() + 30
+    while sorted(keys(server.client())) != ["e/b", "e/c"] and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert sorted(keys(server.client())) == ["e/b", "e/c"]

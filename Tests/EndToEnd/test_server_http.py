@@ -10,6 +10,7 @@ import hmac
 import http.client
 import json
 import os
+import resource
 import socket
 import time
 import urllib.request
@@ -467,3 +468,16 @@ def test_the_command_refuses_what_is_not_safe(binary, folder):
 def test_a_folder_has_one_server(open_server, binary, folder):
     result = run([binary, "serve", os.path.join(folder, "open"), "--listen", "127.0.0.1:0"], check=False)
     assert result.returncode == 1 and result.stderr.count("\n") == 1
+
+
+def test_more_clients_than_connections_are_told_to_wait(open_server):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2048)), hard))
+    with contextlib.ExitStack() as stack:
+        peers = [stack.enter_context(connection(open_server)) for _ in range(1024)]
+        with connection(open_server) as peer:
+            assert Reader(peer).answer()[0] == 503
+        for peer in peers[:10]:
+            peer.close()
+        time.sleep(0.5)
+        assert ask(open_server, b"GET / HTTP/1.1\r\n" + HOST + CLOSE + b"\r\n")[0] == 200

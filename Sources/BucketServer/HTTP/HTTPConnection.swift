@@ -14,7 +14,7 @@ final class HTTPConnection: @unchecked Sendable {
     private let handler: any HTTPRequestHandler
     private let limits: HTTPLimits
     private let statistics: ServerStatistics
-    private let idleTimeout: @Sendable () -> Double
+    private let isBusy: @Sendable () -> Bool
     private let input: ConnectionInput
     /// The method of a request whose content was not read to its end.
     private var unreadMethod: String?
@@ -25,14 +25,14 @@ final class HTTPConnection: @unchecked Sendable {
         handler: any HTTPRequestHandler,
         limits: HTTPLimits,
         statistics: ServerStatistics,
-        idleTimeout: @escaping @Sendable () -> Double
+        isBusy: @escaping @Sendable () -> Bool
     ) {
         self.socket = socket
         self.peer = peer
         self.handler = handler
         self.limits = limits
         self.statistics = statistics
-        self.idleTimeout = idleTimeout
+        self.isBusy = isBusy
         input = ConnectionInput(socket: socket)
     }
 
@@ -56,14 +56,15 @@ final class HTTPConnection: @unchecked Sendable {
         var parser = HTTPHeadParser(limits: limits)
         var deadline: Double?
         while true {
-            let timeout = deadline.map { $0 - monotonicSeconds() } ?? idleTimeout()
+            let timeout =
+                deadline.map { $0 - monotonicSeconds() } ?? (isBusy() ? limits.busyIdleTimeout : limits.idleTimeout)
             do {
                 guard try input.fill(timeout: timeout) else { return nil }
             } catch {
                 if deadline != nil, case .timedOut = error { throw HTTPParseError(408, "head took too long") }
                 return nil
             }
-            deadline = deadline ?? monotonicSeconds() + limits.headTimeout
+            deadline = deadline ?? monotonicSeconds() + (isBusy() ? limits.busyIdleTimeout : limits.headTimeout)
             let (consumed, head) = try parser.consume(input.available)
             input.drop(consumed)
             if let head { return head }

@@ -15,7 +15,7 @@ package struct HTTPLimits: Sendable {
     package var fieldLines = 256
     /// The wait for the first byte of the next request on an open connection.
     package var idleTimeout = 75.0
-    /// The same when more than half of the connections are in use.
+    /// The same, and the time for a head, when more than half of the connections are in use.
     package var busyIdleTimeout = 5.0
     /// From the first byte of a head to its end.
     package var headTimeout = 20.0

@@ -96,7 +96,7 @@ package final class HTTPServer: Sendable {
             handler: handler,
             limits: limits,
             statistics: statistics,
-            idleTimeout: { [weak self] in self?.idleTimeout ?? 0 }
+            isBusy: { [weak self] in self?.isBusy ?? true }
         )
         do {
             try Thread.detached(name: "serve", stackSize: 512 * 1024) {
@@ -109,10 +109,8 @@ package final class HTTPServer: Sendable {
         }
     }
 
-    private var idleTimeout: Double {
-        let isBusy = state.inspect { $0.connections.count > limits.connections / 2 }
-        return isBusy ? limits.busyIdleTimeout : limits.idleTimeout
-    }
+    /// Whether more than half of the connections are in use: then nobody may hold one without using it.
+    private var isBusy: Bool { state.inspect { $0.connections.count > limits.connections / 2 } }
 
     private func refuse(_ socket: ConnectionSocket) {
         let fields = HTTPFields([
