@@ -70,7 +70,7 @@ package final class CurlTransport: Sendable {
     }
 
     /// Whether the caller is the transport's own thread, which must not wait for itself.
-    var isOnTransferThread: Bool { mailbox.isOwnerThread }
+    package var isOnTransferThread: Bool { mailbox.isOwnerThread }
 }
 
 /// Hands the engine to its thread, which is its only user from then on.

@@ -21,8 +21,20 @@ extension VolumeDescription {
         )
         configuration.connectTimeout = connectTimeout
         configuration.stallTimeout = stallTimeout
+        // A profile that was named says where its credentials are; and only AWS has its own machines' service.
+        let machine = MetadataCredentials(
+            environment: environment,
+            transport: transport,
+            allowsInstance: endpoint == nil
+        )
         let credentials: any CredentialsProvider =
-            anonymous ? StaticCredentials.anonymous : SharedCredentials(profile: profile, environment: environment)
+            anonymous
+            ? StaticCredentials.anonymous
+            : SharedCredentials(
+                profile: profile,
+                environment: environment,
+                machine: profile == nil ? machine : nil
+            )
         return try S3Store(configuration: configuration, credentials: credentials, transport: transport)
     }
 }

@@ -7,7 +7,8 @@ internal import Platform
 package import S3Wire
 internal import Synchronization
 
-/// Credentials from the environment, else from the AWS shared files, read again when the remote refuses them.
+/// Credentials from the environment, else from the AWS shared files, else of the machine; looked for again when
+/// the remote refuses them.
 ///
 /// A profile that was asked for by name goes before the environment's keys, as in
 /// other clients. With neither, requests are refused here with a message that
@@ -21,12 +22,15 @@ package final class SharedCredentials: CredentialsProvider {
 
     private let profile: String?
     private let environment: [String: String]
+    private let machine: MetadataCredentials?
     private let state = Lock(State())
 
-    /// `environment` is the process's own, or what a client handed over.
-    package init(profile: String?, environment: [String: String]) {
+    /// `environment` is the process's own, or what a client handed over; `machine` is asked when neither it nor
+    /// the files have credentials.
+    package init(profile: String?, environment: [String: String], machine: MetadataCredentials? = nil) {
         self.profile = profile
         self.environment = environment
+        self.machine = machine
     }
 
     package func credentials() throws(StoreError) -> SigningCredentials? {
@@ -34,7 +38,7 @@ package final class SharedCredentials: CredentialsProvider {
             if !state.isLoaded { state = load() }
             return state
         }
-        if let credentials = state.credentials { return credentials }
+        if let credentials = state.credentials ?? machine?.credentials() { return credentials }
         throw StoreError(
             .authentication,
             state.problem
@@ -43,11 +47,14 @@ package final class SharedCredentials: CredentialsProvider {
     }
 
     package func refresh() -> Bool {
-        state.withLock { state in
+        let (old, new) = state.withLock { state in
             let old = state.credentials
             state = load()
-            return state.credentials != nil && state.credentials != old
+            return (old, state.credentials)
         }
+        if let new { return new != old }
+        let known = machine?.credentials()
+        return machine?.renew().map { $0 != known } ?? false
     }
 
     private func load() -> State {

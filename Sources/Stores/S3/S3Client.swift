@@ -125,8 +125,13 @@ final class S3Client: Sendable {
         return lessons.insert(.credentials).inserted && provider.refresh()
     }
 
+    /// Looks for newer credentials; true when there are.
+    ///
+    /// May block.
+    func refreshCredentials() -> Bool { provider.refresh() }
+
     /// Whether newer credentials may help; an answer to HEAD has no code, so its 403 may mean anything.
-    private func isAboutCredentials(_ response: TransferResponse) -> Bool {
+    func isAboutCredentials(_ response: TransferResponse) -> Bool {
         if response.status == 401 || response.status == 403 { return true }
         let error = S3ErrorMapping.error(status: response.status, fields: response.fields, body: response.body)
         return error.cause == .authentication

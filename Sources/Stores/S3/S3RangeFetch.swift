@@ -162,6 +162,9 @@ final class S3RangeFetch: RangeFetch, TransferDelegate, @unchecked Sendable {
         if let head, case .errorStatus? = verdict {
             let answer = TransferResponse(status: head.status, fields: head.fields, body: errorBody, bytesSent: 0)
             if client.learn(from: answer, lessons: &lessons, mayBlock: false) { return request() }
+            if client.isAboutCredentials(answer), lessons.insert(.credentials).inserted {
+                return refreshCredentials(orFail: error)
+            }
         }
         failures += 1
         let policy = RetryPolicy(
@@ -179,6 +182,20 @@ final class S3RangeFetch: RangeFetch, TransferDelegate, @unchecked Sendable {
             return finish(.failure(error))
         }
         client.transport.schedule(after: delay) { self.request() }
+    }
+
+    /// Looks for newer credentials on a thread that may wait, then asks again or gives up.
+    private func refreshCredentials(orFail error: StoreError) {
+        do throws(SystemError) {
+            try Thread.detached(name: "credentials") {
+                let isRenewed = self.client.refreshCredentials()
+                self.client.transport.schedule(after: 0) {
+                    if isRenewed { self.request() } else { self.finish(.failure(error)) }
+                }
+            }
+        } catch {
+            finish(.failure(StoreError(.authentication, "no thread to renew the credentials: \(error)")))
+        }
     }
 
     private func finish(_ result: Result<Void, StoreError>) {
