@@ -157,6 +157,33 @@ import Testing
         #expect(try journal.transfers().map(\.fate) == [.gone])
     }
 
+    /// Killed after its files were moved and before its commit, a recovery does the same again.
+    @Test(arguments: ["one", "two"]) func aKilledRecoveryMayBeRepeated(boot: String) throws {
+        try fixture.save("synced")
+        try fixture.synchronize()
+        try fixture.edit("unsynced-edit")
+        try fixture.save("unsynced-new")
+        _ = try fixture.write("open-new", "hello")
+        _ = try fixture.put(try journal.beginWriting(at: "open-edit", remote: fixture.remoteFile), "x")
+        let before = try fixture.scratch.copy()
+        let whole = try Journal.recovering(directory: fixture.scratch.path, boot: boot)
+        let killed = try fixture.scratch.copy()
+        for suffix in ["", "-wal"] {
+            let database = try Files.read("\(before.path)/journal.sqlite\(suffix)", limit: 1 << 24)
+            try Files.writeAtomically("\(killed.path)/journal.sqlite\(suffix)", database)
+        }
+        _ = unlink("\(killed.path)/journal.sqlite-shm")
+        let again = try Journal.recovering(directory: killed.path, boot: boot)
+        let rows = try whole.journal.descendants(of: .root).sorted { $0.path < $1.path }
+        let repeated = try again.journal.descendants(of: .root).sorted { $0.path < $1.path }
+        #expect(rows.map(\.path) == repeated.map(\.path))
+        #expect(rows.map(\.generation?.content) == repeated.map(\.generation?.content))
+        let names = { (scratch: Scratch) in try Files.names(in: "\(scratch.path)/staging").sorted() }
+        #expect(try names(fixture.scratch) == names(killed))
+        let quarantined = try Files.names(in: "\(killed.path)/quarantine").count
+        #expect(try quarantined == fixture.quarantined().count)
+    }
+
     // MARK: damage
 
     @Test func aJournalThatIsMissingDoesNotCostTheStagedData() throws {
