@@ -7,13 +7,19 @@ internal import Platform
 
 /// Small programs of the system that we start and wait for.
 enum ExternalProgram {
-    /// Runs a program found on PATH with our standard output and error; returns its exit status.
+    /// Runs a program found on PATH, its output and messages thrown away; returns its exit status.
     static func run(_ name: String, _ arguments: [String]) throws(CommandFailure) -> Int32 {
+        var actions = posix_spawn_file_actions_t()
+        posix_spawn_file_actions_init(&actions)
+        defer { posix_spawn_file_actions_destroy(&actions) }
+        for descriptor in [Int32(1), 2] {
+            posix_spawn_file_actions_addopen(&actions, descriptor, "/dev/null", O_WRONLY, 0)
+        }
         var argv: [UnsafeMutablePointer<CChar>?] = ([name] + arguments).map { strdup($0) }
         argv.append(nil)
         defer { for pointer in argv { free(pointer) } }
         var pid: pid_t = 0
-        let result = posix_spawnp(&pid, name, nil, nil, argv, environ)
+        let result = posix_spawnp(&pid, name, &actions, nil, argv, environ)
         guard result == 0 else {
             let error = SystemError.make(result, "posix_spawn")
             throw CommandFailure("\(name): \(error.reason); install it")

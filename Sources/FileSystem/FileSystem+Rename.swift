@@ -65,15 +65,10 @@ extension FileSystem {
                 guard target != .directory else { throw .isDirectory }
             }
             if old == new { return }
-            try settle(move.parent, move.name, at: old)
+            let (oldRemote, newRemote) = (try view.state(of: old), try view.state(of: new))
             try keepFolder(old.parent)
             let node = try translating {
-                try journal.rename(
-                    from: old,
-                    to: new,
-                    sourceRemote: try view.state(of: old),
-                    targetRemote: try view.state(of: new)
-                )
+                try journal.rename(from: old, to: new, sourceRemote: oldRemote, targetRemote: newRemote)
             }
             let (moved, replaced) = table.move(move.parent, move.name, to: move.newParent, move.newName)
             if let replaced { detach(replaced) }
@@ -87,7 +82,7 @@ extension FileSystem {
         // Everything below moves with it, so everything below must be known.
         let oldPath = try path(of: source.number)
         let isLocalOnly = source.state.withLock { $0.isLocalOnly }
-        if !isLocalOnly { try view.learnTree(oldPath) }
+        let entries = isLocalOnly ? [] : try view.subtree(oldPath)
         try namespace.alone { () throws(FileError) in
             let (old, new) = try paths(move)
             guard old == oldPath, case .directory = try presence(old).kind else { throw .noEntry }
@@ -98,15 +93,15 @@ extension FileSystem {
                 guard target == .directory else { throw .notDirectory }
                 guard try !hasLiveChildren(new) else { throw .notEmpty }
             }
-            let known = try settleFiles(below: old)
+            let (oldRemote, newRemote) = (try view.state(of: old), try view.state(of: new))
             try keepFolder(old.parent)
             try translating {
                 try journal.renameDirectory(
                     from: old,
                     to: new,
-                    sourceRemote: try view.state(of: old),
-                    targetRemote: try view.state(of: new),
-                    entries: try view.tree(old)
+                    sourceRemote: oldRemote,
+                    targetRemote: newRemote,
+                    entries: entries
                 )
             }
             let (moved, replaced) = table.move(move.parent, move.name, to: move.newParent, move.newName)
@@ -116,32 +111,8 @@ extension FileSystem {
                 state.node = node?.id
                 state.isLocalOnly = node?.isLocalOnly ?? false
             }
-            // Their rows are new: what is done with them from now on must find them.
-            for inode in known {
-                if let path = table.path(of: inode.number) { _ = try follow(inode, at: path) }
-            }
             try touchFolders(move)
         }
-    }
-
-    /// Makes sure that the inode under a name stands for what is there now, or takes it off the name.
-    private func settle(_ parent: InodeNumber, _ name: ObjectKey, at path: ObjectKey) throws(FileError) {
-        guard let inode = table.child(parent, name), try !follow(inode, at: path) else { return }
-        inode.state.withLock { state in
-            if !state.isDetached { state.supersededAt = path }
-        }
-        _ = table.remove(parent, name)
-    }
-
-    /// Settles every file and link that the kernel knows below a folder: their rows will be others.
-    private func settleFiles(below folder: ObjectKey) throws(FileError) -> [Inode] {
-        var settled: [Inode] = []
-        for (inode, parent, name) in table.named where inode.kind != .directory {
-            guard let path = table.path(of: inode.number), path.isInside(folder) else { continue }
-            try settle(parent, name, at: path)
-            if table.child(parent, name) === inode { settled.append(inode) }
-        }
-        return settled
     }
 
     private func exchangeNames(
@@ -157,15 +128,9 @@ extension FileSystem {
             guard let one = try presence(first).kind, let two = try presence(second).kind else { throw .noEntry }
             guard one != .directory, two != .directory else { throw .invalidArgument }
             if first == second { return }
-            try settle(parent, name, at: first)
-            try settle(newParent, newName, at: second)
+            let (firstRemote, secondRemote) = (try view.state(of: first), try view.state(of: second))
             try translating {
-                try journal.exchange(
-                    first,
-                    second,
-                    firstRemote: try view.state(of: first),
-                    secondRemote: try view.state(of: second)
-                )
+                try journal.exchange(first, second, firstRemote: firstRemote, secondRemote: secondRemote)
             }
             let (here, there) = (table.child(parent, name), table.child(newParent, newName))
             if let here { table.place(here, newParent, newName) }
@@ -193,10 +158,7 @@ extension Inode {
             state.node = node?.id
             if let node {
                 // A clean file got a row over its remote version: the content it shows is the same.
-                if state.content.generation == nil {
-                    state.content.generation = node.generation?.id
-                    state.content.uploaded = nil
-                }
+                if state.content.generation == nil { state.content.generation = node.generation?.id }
             } else if let whole = state.content.wholeRemote {
                 state.content = .remote(path, whole.version)
                 state.isLoaded = true

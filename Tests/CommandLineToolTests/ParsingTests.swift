@@ -84,3 +84,14 @@ import Testing
         #expect(!UploadIdentifier.isOne("0f3a9b12-"))
     }
 }
+
+@Suite struct MountHelperTests {
+    @Test func wordsOfMountAreUnderstood() throws {
+        #expect(try MountHelper.run(["s3://bucket", "/mnt", "-sfnv", "-t", "moorage", "-o", "rw,noauto"]) == 0)
+    }
+
+    @Test func wrongWordsHaveMountsStatus() {
+        let problem = #expect(throws: CommandFailure.self) { _ = try MountHelper.run(["s3://bucket", "-f"]) }
+        #expect(problem?.status == 1)
+    }
+}

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
 internal import BlockCache
 internal import Configuration
 internal import Control

@@ -33,11 +33,11 @@ enum MountCommand {
                 environment: ProcessEnvironment.all()
             )
         } catch {
-            throw CommandFailure("mount: \(error.description)", status: 32)
+            throw .usage("mount: \(error.description)")
         }
         let ready = arguments.value("ready-fd").flatMap { Int32($0) }
         if arguments.has("foreground") { return try serve(request, instance, ready) }
-        try checkMountpoint(mountpoint)
+        try Mountpoint.check(mountpoint)
         let launcher = MountLauncher(
             request: request,
             options: arguments.values("o"),
@@ -45,14 +45,6 @@ enum MountCommand {
         )
         if let note = try launcher.launch() { Console.note(note) }
         return 0
-    }
-
-    private static func checkMountpoint(_ path: String) throws(CommandFailure) {
-        do throws(CommandFailure) {
-            try Mountpoint.check(path)
-        } catch {
-            throw CommandFailure(error.message, status: 32)
-        }
     }
 
     private static func serve(
@@ -64,7 +56,7 @@ enum MountCommand {
         MountSession.blockSignals()
         let parent = Parent(descriptor: ready)
         do throws(CommandFailure) {
-            try checkMountpoint(request.mountpoint)
+            try Mountpoint.check(request.mountpoint)
             try MountProcess(request: request, instance: instance).run { parent.ready($0) }
             return 0
         } catch {

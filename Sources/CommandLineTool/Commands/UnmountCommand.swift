@@ -33,18 +33,20 @@ enum UnmountCommand {
         return try FlushCommand.run(instance, UploadSelection(volumes: [volume.id]), timeout: timeout)
     }
 
-    /// Takes the mount out of the kernel's table.
-    static func detach(_ path: String) throws(CommandFailure) {
+    /// Takes the mount out of the kernel's table; with `isLazy` also when something still uses it.
+    static func detach(_ path: String, isLazy: Bool = false) throws(CommandFailure) {
         if geteuid() == 0 {
-            if umount2(path, Int32(umountNoFollow)) == 0 { return }
+            if umount2(path, umountNoFollow | (isLazy ? umountDetach : 0)) == 0 { return }
             throw failure(path, errno)
         }
-        let status = try ExternalProgram.run("fusermount3", ["-u", "--", path])
+        let status = try ExternalProgram.run("fusermount3", [isLazy ? "-uz" : "-u", "--", path])
         guard status != 0 else { return }
         throw failure(path, MountTable.isMoorage(at: path) ? EBUSY : EPERM)
     }
 
-    private static let umountNoFollow = 8
+    // umount2(2): these constants are macros that Swift does not import.
+    private static let umountNoFollow: Int32 = 8
+    private static let umountDetach: Int32 = 2
 
     private static func failure(_ path: String, _ code: Int32) -> CommandFailure {
         let error = SystemError.make(code, "umount")

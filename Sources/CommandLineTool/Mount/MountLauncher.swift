@@ -21,13 +21,13 @@ struct MountLauncher {
         do {
             output = try spawnAndRead()
         } catch {
-            throw CommandFailure("mount: \(request.remote): \(error.description)", status: 32)
+            throw CommandFailure("mount: \(request.remote): \(error.description)")
         }
         switch MountOutcome(line: String(decoding: output, as: UTF8.self)) {
         case .ready(let note): return note
         case .failed(let failure): throw failure
         case nil:
-            throw CommandFailure("mount: \(request.remote): its process ended without a word; see \(log)", status: 32)
+            throw CommandFailure("mount: \(request.remote): its process ended without a word; see \(log)")
         }
     }
 

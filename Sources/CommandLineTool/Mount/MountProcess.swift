@@ -52,7 +52,7 @@ struct MountProcess {
             let session = try MountSession(options: mountOptions(), fileSystem: fileSystem)
             try session.run { onReady(note) }
         } catch {
-            throw CommandFailure("mount: \(request.mountpoint): \(error)", status: 32)
+            throw CommandFailure("mount: \(request.mountpoint): \(error)")
         }
     }
 
@@ -65,7 +65,7 @@ struct MountProcess {
             let wasKnown = (try? VolumeDescription(loading: places.description)) != nil
             return wasKnown
         } catch {
-            throw CommandFailure("mount: \(error.description)", status: 32)
+            throw CommandFailure("mount: \(error.description)")
         }
     }
 
@@ -78,13 +78,12 @@ struct MountProcess {
                 usleep(20_000)
             } while monotonicSeconds() < end && isHeldByFlusher(places)
         } catch {
-            throw CommandFailure("mount: \(places.mountLock): \(error.reason)", status: 32)
+            throw CommandFailure("mount: \(places.mountLock): \(error.reason)")
         }
         let pid = FileLock.holder(of: places.mountLock).pid.map { " by process \($0)" } ?? ""
         let place = (try? VolumeDescription(loading: places.description))?.mountpoint.map { " at \($0)" } ?? ""
         throw CommandFailure(
-            "mount: \(request.remote): mounted already\(place)\(pid); unmount it there first, a volume is mounted once",
-            status: 32
+            "mount: \(request.remote): mounted already\(place)\(pid); unmount it there first, a volume is mounted once"
         )
     }
 
@@ -105,7 +104,7 @@ struct MountProcess {
             }
             return journal
         } catch {
-            throw CommandFailure("mount: \(places.state): \(error)", status: 32)
+            throw CommandFailure("mount: \(places.state): \(error)")
         }
     }
 
@@ -116,7 +115,7 @@ struct MountProcess {
             let transport = try CurlTransport()
             return Remote(store: try volume.store(environment: ProcessEnvironment.all(), transport: transport))
         } catch {
-            throw CommandFailure("mount: \(request.remote): \(error)", status: 32)
+            throw CommandFailure("mount: \(request.remote): \(error)")
         }
     }
 
@@ -127,7 +126,7 @@ struct MountProcess {
             return nil
         } catch {
             guard error.cause == .unreachable || error.cause == .temporary, wasKnown else {
-                throw CommandFailure("mount: \(request.remote): \(error)", status: 32)
+                throw CommandFailure("mount: \(request.remote): \(error)")
             }
             return "\(request.remote) does not answer (\(error)); mounted with what is known locally"
         }

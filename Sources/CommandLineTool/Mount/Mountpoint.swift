@@ -38,10 +38,12 @@ enum Mountpoint {
     }
 
     /// Unmounts what a killed process left behind: nobody answers there any more (ENOTCONN).
+    ///
+    /// statvfs(3) always asks the file system; stat(2) may answer from the kernel's memory for a while.
     private static func clearRemains(_ path: String) throws(CommandFailure) {
-        var status = stat()
-        guard stat(path, &status) != 0, errno == ENOTCONN else { return }
-        try UnmountCommand.detach(path)
+        var status = statvfs()
+        guard statvfs(path, &status) != 0, errno == ENOTCONN || errno == ECONNABORTED else { return }
+        try UnmountCommand.detach(path, isLazy: true)
         Console.note("\(path): cleared the remains of a mount whose process was killed")
     }
 }

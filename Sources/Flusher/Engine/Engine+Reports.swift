@@ -66,13 +66,9 @@ extension Engine {
         return report
     }
 
-    /// How many uploads one answer tells of: more would not fit into a frame.
-    private static let reportLimit = 20_000
-
-    /// The uploads of a selection, in the order of the queue, the first ones if they are very many.
+    /// The uploads of a selection, in the order of the queue.
     func uploadReports(_ selection: UploadSelection) -> [UploadReport] {
-        let rows = select(selection).rows.flatMap { session, nodes in nodes.map { (session, $0) } }
-        return rows.prefix(Self.reportLimit).map { session, node in report(node, session) }
+        select(selection).rows.flatMap { session, nodes in nodes.map { report($0, session) } }
     }
 
     /// One upload as it is now.
