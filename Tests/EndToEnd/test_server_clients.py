@@ -152,7 +152,7 @@ def test_listing_is_sorted_by_bytes_and_pages_well(server, client, seed):
     wanted = set()
     while len(wanted) < 5000:
         parts = ["".join(names.choices("abcß-/.Z0", k=names.randint(1, 4))) for _ in range(names.randint(1, 3))]
-        key = "/".join(part.replace("/", "-").strip(".") or "e" for part in parts) + str(len(wanted))
+        key = "/".join(part.replace("/", "-").strip(".") or "e" for part in parts) + f"f{len(wanted)}"
         wanted.add(key)
     root = os.path.join(server.root, "bucket")
     for key in wanted:
