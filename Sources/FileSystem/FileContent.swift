@@ -31,6 +31,12 @@ package final class StagingFile: Sendable {
     }
 }
 
+/// Where an upload put a content.
+package struct UploadedVersion: Hashable, Sendable {
+    package var key: ObjectKey
+    package var version: ObjectVersion
+}
+
 /// Where the bytes of a file are: local bytes over a remote version or an older local content.
 package struct FileContent: Sendable {
     /// What shows where there are no local bytes.
@@ -57,6 +63,8 @@ package struct FileContent: Sendable {
     package var map: ContentMap
     package var staging: StagingFile?
     package var below: Below
+    /// The remote version that an upload made of exactly this content, once that is known.
+    package var uploaded: UploadedVersion?
 
     package init(generation: GenerationID?, map: ContentMap, staging: StagingFile? = nil, below: Below = .nothing) {
         self.generation = generation
@@ -79,6 +87,7 @@ package struct FileContent: Sendable {
 
     /// The remote version that this is, unchanged; nil when there are local bytes or another length.
     package var wholeRemote: (key: ObjectKey, version: ObjectVersion)? {
+        if let uploaded { return (uploaded.key, uploaded.version) }
         guard case .remote(let key, let version) = below, map.isPure(length: version.size) else { return nil }
         return (key, version)
     }

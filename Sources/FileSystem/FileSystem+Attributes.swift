@@ -25,6 +25,10 @@ extension FileSystem {
     }
 
     private func change(_ inode: Inode, _ changes: AttributeChanges) throws(FileError) {
+        // The row keeps all attributes, so those that do not change must be known.
+        if let path = table.path(of: inode.number), case .remote(let entry, nil) = try presence(path) {
+            try view.describe(entry, path)
+        }
         let hasRow = try namespace.shared { () throws(FileError) in
             let isDetached = inode.state.withLock { $0.isDetached }
             // The root has no object of its own; what is removed has none any more.
@@ -32,8 +36,10 @@ extension FileSystem {
                 inode.state.withLock { $0.attributes = $0.attributes.applying(changes) }
                 return false
             }
-            let remote = try view.state(of: path)
-            let node = try translating { try journal.setAttributes(at: path, remote: remote, changes) }
+            guard try follow(inode, at: path) else { throw .stale }
+            let node = try translating {
+                try journal.setAttributes(at: path, remote: try view.state(of: path), changes)
+            }
             inode.state.withLock { state in
                 state.attributes = state.attributes.applying(changes)
                 state.noteRow(node)
@@ -48,7 +54,12 @@ extension Inode.State {
     /// A change of attributes left the file with this row, or with none: the content it shows is the same.
     fileprivate mutating func noteRow(_ row: JournalNode?) {
         node = row?.id
-        guard content.wholeRemote != nil else { return }
-        content.generation = row?.generation?.id
+        if let row {
+            guard content.generation == nil else { return }
+            content.generation = row.generation?.id
+            content.uploaded = nil
+        } else if content.wholeRemote != nil {
+            content.generation = nil
+        }
     }
 }

@@ -70,6 +70,25 @@ extension FileSystem {
             throw .journal(error)
         }
         inode.state.withLock { $0.recorded = max($0.recorded, pending.revision) }
+        if pending.seals, pending.map.extents.isEmpty { try noteUnchanged(inode, pending) }
+    }
+
+    /// A file opened for writing but not changed went back to what it was: its row has the older generation, or is gone.
+    private func noteUnchanged(_ inode: Inode, _ pending: Pending) throws(FileError) {
+        let row = try translating { try journal.node(pending.node) }
+        guard row?.generation?.id != pending.generation else { return }
+        inode.state.withLock { state in
+            guard state.content.generation == pending.generation, !state.isWritable else { return }
+            if let row {
+                state.content.generation = row.generation?.id
+            } else if case .remote(let key, let version) = state.content.below {
+                state.node = nil
+                state.content = .remote(key, version)
+            } else if case .content(let older) = state.content.below {
+                state.node = nil
+                state.content = older
+            }
+        }
     }
 
     /// Makes what was written to a file survive power loss (fsync(2)).

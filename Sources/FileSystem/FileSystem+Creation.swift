@@ -52,8 +52,8 @@ extension FileSystem {
         _ caller: Caller
     ) throws(FileError) -> Inode {
         let attributes = caller.attributes(type: FileAttributes.regularType, mode: mode, now: .now())
-        return try make(parent, name, .file, attributes) { journal, path, remote in
-            try journal.createFile(at: path, attributes: attributes, remote: remote)
+        return try make(parent, name, .file, attributes) { journal, path in
+            try journal.createFile(at: path, attributes: attributes, remote: try view.state(of: path))
         }
     }
 
@@ -64,8 +64,8 @@ extension FileSystem {
         caller: Caller
     ) throws(FileError) -> InodeStatus {
         let attributes = caller.attributes(type: FileAttributes.directoryType, mode: mode, now: .now())
-        let inode = try make(parent, name, .directory, attributes) { journal, path, remote in
-            try journal.createDirectory(at: path, attributes: attributes, remote: remote)
+        let inode = try make(parent, name, .directory, attributes) { journal, path in
+            try journal.createDirectory(at: path, attributes: attributes, remote: try view.state(of: path))
         }
         onChange()
         return status(of: inode)
@@ -85,8 +85,13 @@ extension FileSystem {
             gid: caller.gid,
             modified: .now()
         )
-        let inode = try make(parent, name, .symbolicLink, attributes) { journal, path, remote in
-            try journal.createSymbolicLink(at: path, target: target, attributes: attributes, remote: remote)
+        let inode = try make(parent, name, .symbolicLink, attributes) { journal, path in
+            try journal.createSymbolicLink(
+                at: path,
+                target: target,
+                attributes: attributes,
+                remote: try view.state(of: path)
+            )
         }
         onChange()
         return status(of: inode)
@@ -98,7 +103,7 @@ extension FileSystem {
         _ name: ObjectKey,
         _ kind: Inode.Kind,
         _ attributes: FileAttributes,
-        _ insert: (Journal, ObjectKey, RemoteState) throws -> JournalNode
+        _ insert: (Journal, ObjectKey) throws -> JournalNode
     ) throws(FileError) -> Inode {
         try ensureWritable()
         let folder = try folder(parent)
@@ -107,11 +112,8 @@ extension FileSystem {
         return try namespace.alone { () throws(FileError) in
             let path = try checkedNew(name, in: self.path(of: parent))
             guard case .absent = try presence(path) else { throw .exists }
-            let remote = try view.state(of: path)
-            if kind == .directory, case .absent = remote {
-                view.noteNew(path, isParentLocal: folder.state.withLock { $0.isLocalOnly })
-            }
-            let node = try translating { try insert(journal, path, remote) }
+            let node = try translating { try insert(journal, path) }
+            if node.isLocalOnly { view.noteNew(path, isParentLocal: folder.state.withLock { $0.isLocalOnly }) }
             let inode = table.insert(parent, name, kind: kind, attributes: attributes)
             table.retain(inode.number)
             inode.state.withLock { state in

@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 internal import Base
+internal import Catalog
 internal import Journal
 internal import Platform
 internal import Synchronization
@@ -63,6 +64,8 @@ extension FileSystem {
             if !state.isDetached, state.revision == state.recorded, !state.isWritable, state.content.generation != nil {
                 state.content.staging = nil
                 state.isLoaded = false
+            } else if let uploaded = state.content.uploaded, state.revision == state.recorded {
+                state.content = .remote(uploaded.key, uploaded.version)
             }
             return state.node
         }
@@ -75,7 +78,8 @@ extension FileSystem {
         guard let wanted else { return }
         guard let content = try content(of: wanted) else {
             // Uploaded since the kernel last asked for the name: the catalog knows it now.
-            return try reload(inode)
+            guard try reload(inode) else { throw .stale }
+            return
         }
         inode.state.withLock { state in
             guard !state.isLoaded, state.content.generation == wanted else { return }
@@ -102,24 +106,38 @@ extension FileSystem {
         return content
     }
 
-    /// Looks at journal and catalog anew for a file whose generation has gone.
-    private func reload(_ inode: Inode) throws(FileError) {
-        try namespace.shared { () throws(FileError) in
-            guard let path = table.path(of: inode.number) else { throw .stale }
+    /// Looks at journal and catalog anew for a file whose content is not where it was; false when there is nothing
+    /// new to be had for this inode.
+    func reload(_ inode: Inode) throws(FileError) -> Bool {
+        let isQuiet = inode.state.withLock { $0.revision == $0.recorded && !$0.isDetached }
+        guard isQuiet else { return false }
+        return try namespace.shared { () throws(FileError) in
+            guard let path = table.path(of: inode.number) else { return false }
             switch try presence(path) {
-            case .absent: throw .stale
+            case .absent: return false
             case .row(let node):
-                guard inode.follows(node), let id = node.generation?.id, let content = try content(of: id) else {
-                    throw .stale
-                }
-                inode.state.withLock { state in
-                    state.content = content
-                    state.isLoaded = true
-                }
-            case .remote(let entry, _):
-                // Whoever holds this inode saw our upload's content; only its outcome may stand in for it.
-                guard inode.becomes(entry, path) else { throw .stale }
+                guard node.inodeKind == inode.kind, inode.follows(node), let generation = node.generation,
+                    let content = try content(of: generation.id)
+                else { return false }
+                return inode.replace(content, isWritable: !generation.isSealed && content.staging != nil)
+            case .remote(let entry, let attributes):
+                let attributes = attributes ?? inode.state.withLock { $0.attributes }
+                guard let version = entry.version, inode.follows(entry, attributes, path) else { return false }
+                return inode.replace(.remote(path, version), isWritable: false)
             }
+        }
+    }
+}
+
+extension Inode {
+    /// Puts the same bytes from another place under a file, unless it was changed meanwhile.
+    fileprivate func replace(_ content: FileContent, isWritable: Bool) -> Bool {
+        state.withLock { state in
+            guard state.revision == state.recorded, state.activeWrites == 0 else { return false }
+            state.content = content
+            state.isLoaded = true
+            state.isWritable = isWritable
+            return true
         }
     }
 }

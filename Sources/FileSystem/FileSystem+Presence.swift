@@ -130,6 +130,20 @@ extension FileSystem {
 }
 
 /// Keeping an inode in step with what the journal and the catalog say of its name.
+extension FileSystem {
+    /// Looks at what is under an inode's name before something is done with it; the namespace is locked.
+    ///
+    /// False when it is not the inode's content any more, because the remote changed.
+    func follow(_ inode: Inode, at path: ObjectKey) throws(FileError) -> Bool {
+        switch try presence(path) {
+        case .absent: false
+        case .row(let node): inode.kind == node.inodeKind && inode.follows(node)
+        case .remote(let entry, let attributes):
+            inode.follows(entry, attributes ?? inode.state.withLock { $0.attributes }, path)
+        }
+    }
+}
+
 extension Inode {
     /// Takes over a row's state when it is this inode's own; false when it is something else.
     func follows(_ node: JournalNode) -> Bool {
@@ -138,10 +152,13 @@ extension Inode {
             state.isLocalOnly = node.isLocalOnly
             let isOwn = state.node == node.id
             state.node = node.id
-            // While the file is open, or has changes not recorded, this side knows best.
-            guard state.handles == 0, state.revision == state.recorded else { return true }
-            if isOwn, state.content.generation == node.generation?.id { state.attributes = node.attributes }
-            state.show(node)
+            if !state.isBusy {
+                state.show(node)
+            } else if !isOwn {
+                // A row over the remote version that this shows: by a move, or a change of attributes.
+                state.content.generation = node.generation?.id ?? state.content.generation
+                state.content.uploaded = nil
+            }
             return true
         }
     }
@@ -149,18 +166,19 @@ extension Inode {
     /// Takes over a remote version when this inode shows it or made it; false when it came from elsewhere.
     func follows(_ entry: CatalogEntry, _ attributes: FileAttributes, _ path: ObjectKey) -> Bool {
         state.withLock { state in
-            guard !state.isDetached else { return false }
+            guard !state.isDetached, kind == .directory || state.isLineage(of: entry) else { return false }
             state.isLocalOnly = false
-            switch kind {
-            case .directory: break
-            case .symbolicLink, .file:
-                guard state.isLineage(of: entry) else { return false }
-            }
             state.node = nil
             // The root's own attributes live in memory only.
             if number != InodeTable.rootNumber { state.attributes = attributes }
-            guard state.handles == 0, state.revision == state.recorded else { return true }
-            state.show(entry, attributes, path)
+            if !state.isBusy {
+                state.show(entry, attributes, path)
+            } else if let version = entry.version, kind == .file, state.content.generation != nil {
+                // Who has it open reads on from the local bytes, which are the same.
+                state.content.generation = nil
+                state.content.uploaded = UploadedVersion(key: path, version: version)
+                state.isWritable = false
+            }
             return true
         }
     }
@@ -175,19 +193,12 @@ extension Inode {
     func show(_ entry: CatalogEntry, _ attributes: FileAttributes, _ path: ObjectKey) {
         state.withLock { $0.show(entry, attributes, path) }
     }
-
-    /// Puts the outcome of this file's own upload in the place of its local content; false when it is not that.
-    func becomes(_ entry: CatalogEntry, _ path: ObjectKey) -> Bool {
-        state.withLock { state in
-            guard !state.isDetached, entry.kind == .file, state.isLineage(of: entry) else { return false }
-            state.node = nil
-            state.show(entry, state.attributes, path)
-            return true
-        }
-    }
 }
 
 extension Inode.State {
+    /// While the file is open, or has changes not recorded, this side knows its content best.
+    fileprivate var isBusy: Bool { handles > 0 || revision != recorded }
+
     fileprivate mutating func show(_ node: JournalNode) {
         attributes = node.attributes
         target = node.target

@@ -31,7 +31,7 @@ extension FileSystem {
         } catch {
             // The remote object under local bytes may have gone because they have been fetched into
             // staging meanwhile, or because our own upload took its place: look once more.
-            guard case .stale = error, try refreshed(handle.inode) else { throw error }
+            guard case .stale = error, try reload(handle.inode) else { throw error }
             try readOnce(handle, range, answer)
         }
     }
@@ -130,25 +130,5 @@ extension FileSystem {
         }
         // A staging or cache file that is shorter than its record has been damaged from outside.
         guard count == buffer.count else { throw .writeFailed }
-    }
-
-    /// Reads the journal's record of an unchanged local content anew; true when a read may be tried again.
-    private func refreshed(_ inode: Inode) throws(FileError) -> Bool {
-        let id = inode.state.withLock { state in
-            state.revision == state.recorded && !state.isDetached ? state.content.generation : nil
-        }
-        guard let id else { return false }
-        if let content = try content(of: id) {
-            return inode.state.withLock { state in
-                guard state.content.generation == id, state.revision == state.recorded else { return false }
-                let wasWritable = state.isWritable
-                state.content = content
-                state.isWritable = wasWritable && content.staging != nil
-                return true
-            }
-        }
-        guard let path = table.path(of: inode.number), case .remote(let entry, _) = try presence(path)
-        else { return false }
-        return inode.becomes(entry, path)
     }
 }

@@ -16,9 +16,8 @@ extension FileSystem {
             let path = try path(of: parent).appending(name)
             guard let kind = try presence(path).kind else { throw .noEntry }
             guard kind != .directory else { throw .isDirectory }
-            let remote = try view.state(of: path)
             try keepFolder(path.parent)
-            try translating { try journal.remove(at: path, remote: remote) }
+            try translating { try journal.remove(at: path, remote: try view.state(of: path)) }
             if let inode = table.remove(parent, name) { detach(inode) }
             touchFolder(folder)
         }
@@ -37,9 +36,8 @@ extension FileSystem {
             guard let kind = try presence(path).kind else { throw .noEntry }
             guard kind == .directory else { throw .notDirectory }
             guard try !hasLiveChildren(path) else { throw .notEmpty }
-            let remote = try view.state(of: path)
             try keepFolder(path.parent)
-            try translating { try journal.remove(at: path, remote: remote) }
+            try translating { try journal.remove(at: path, remote: try view.state(of: path)) }
             if let inode = table.remove(parent, name) { detach(inode) }
             touchFolder(folder)
         }
@@ -64,9 +62,8 @@ extension FileSystem {
         try translating {
             guard try journal.node(at: path) == nil, let entry = try view.entry(path) else { return }
             guard entry.kind == .directory, entry.hasMarker != true, try view.mayBecomeEmpty(path) else { return }
-            let remote = try view.state(of: path)
-            guard case .directory(_, let attributes) = remote else { return }
-            _ = try journal.createDirectory(at: path, attributes: attributes, remote: remote)
+            guard case .directory(_, let attributes) = view.state(of: entry) else { return }
+            _ = try journal.createDirectory(at: path, attributes: attributes, remote: try view.state(of: path))
         }
     }
 }

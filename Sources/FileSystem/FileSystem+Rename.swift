@@ -65,10 +65,15 @@ extension FileSystem {
                 guard target != .directory else { throw .isDirectory }
             }
             if old == new { return }
-            let (oldRemote, newRemote) = (try view.state(of: old), try view.state(of: new))
+            try settle(move.parent, move.name, at: old)
             try keepFolder(old.parent)
             let node = try translating {
-                try journal.rename(from: old, to: new, sourceRemote: oldRemote, targetRemote: newRemote)
+                try journal.rename(
+                    from: old,
+                    to: new,
+                    sourceRemote: try view.state(of: old),
+                    targetRemote: try view.state(of: new)
+                )
             }
             let (moved, replaced) = table.move(move.parent, move.name, to: move.newParent, move.newName)
             if let replaced { detach(replaced) }
@@ -82,7 +87,7 @@ extension FileSystem {
         // Everything below moves with it, so everything below must be known.
         let oldPath = try path(of: source.number)
         let isLocalOnly = source.state.withLock { $0.isLocalOnly }
-        let entries = isLocalOnly ? [] : try view.subtree(oldPath)
+        if !isLocalOnly { try view.learnTree(oldPath) }
         try namespace.alone { () throws(FileError) in
             let (old, new) = try paths(move)
             guard old == oldPath, case .directory = try presence(old).kind else { throw .noEntry }
@@ -93,15 +98,15 @@ extension FileSystem {
                 guard target == .directory else { throw .notDirectory }
                 guard try !hasLiveChildren(new) else { throw .notEmpty }
             }
-            let (oldRemote, newRemote) = (try view.state(of: old), try view.state(of: new))
+            let known = try settleFiles(below: old)
             try keepFolder(old.parent)
             try translating {
                 try journal.renameDirectory(
                     from: old,
                     to: new,
-                    sourceRemote: oldRemote,
-                    targetRemote: newRemote,
-                    entries: entries
+                    sourceRemote: try view.state(of: old),
+                    targetRemote: try view.state(of: new),
+                    entries: try view.tree(old)
                 )
             }
             let (moved, replaced) = table.move(move.parent, move.name, to: move.newParent, move.newName)
@@ -111,8 +116,32 @@ extension FileSystem {
                 state.node = node?.id
                 state.isLocalOnly = node?.isLocalOnly ?? false
             }
+            // Their rows are new: what is done with them from now on must find them.
+            for inode in known {
+                if let path = table.path(of: inode.number) { _ = try follow(inode, at: path) }
+            }
             try touchFolders(move)
         }
+    }
+
+    /// Makes sure that the inode under a name stands for what is there now, or takes it off the name.
+    private func settle(_ parent: InodeNumber, _ name: ObjectKey, at path: ObjectKey) throws(FileError) {
+        guard let inode = table.child(parent, name), try !follow(inode, at: path) else { return }
+        inode.state.withLock { state in
+            if !state.isDetached { state.supersededAt = path }
+        }
+        _ = table.remove(parent, name)
+    }
+
+    /// Settles every file and link that the kernel knows below a folder: their rows will be others.
+    private func settleFiles(below folder: ObjectKey) throws(FileError) -> [Inode] {
+        var settled: [Inode] = []
+        for (inode, parent, name) in table.named where inode.kind != .directory {
+            guard let path = table.path(of: inode.number), path.isInside(folder) else { continue }
+            try settle(parent, name, at: path)
+            if table.child(parent, name) === inode { settled.append(inode) }
+        }
+        return settled
     }
 
     private func exchangeNames(
@@ -128,9 +157,15 @@ extension FileSystem {
             guard let one = try presence(first).kind, let two = try presence(second).kind else { throw .noEntry }
             guard one != .directory, two != .directory else { throw .invalidArgument }
             if first == second { return }
-            let (firstRemote, secondRemote) = (try view.state(of: first), try view.state(of: second))
+            try settle(parent, name, at: first)
+            try settle(newParent, newName, at: second)
             try translating {
-                try journal.exchange(first, second, firstRemote: firstRemote, secondRemote: secondRemote)
+                try journal.exchange(
+                    first,
+                    second,
+                    firstRemote: try view.state(of: first),
+                    secondRemote: try view.state(of: second)
+                )
             }
             let (here, there) = (table.child(parent, name), table.child(newParent, newName))
             if let here { table.place(here, newParent, newName) }
@@ -158,7 +193,10 @@ extension Inode {
             state.node = node?.id
             if let node {
                 // A clean file got a row over its remote version: the content it shows is the same.
-                if state.content.generation == nil { state.content.generation = node.generation?.id }
+                if state.content.generation == nil {
+                    state.content.generation = node.generation?.id
+                    state.content.uploaded = nil
+                }
             } else if let whole = state.content.wholeRemote {
                 state.content = .remote(path, whole.version)
                 state.isLoaded = true

@@ -4,6 +4,7 @@
 package import Base
 internal import CShims
 internal import Catalog
+internal import Database
 internal import Glibc
 internal import Journal
 internal import Platform
@@ -101,49 +102,51 @@ extension FileSystem {
                 if state.isWritable, state.content.staging != nil { return }
                 if state.isDetached { return try makeAnonymous(inode) }
                 if state.isWritable, let id = state.content.generation { return try openStaging(inode, id) }
-                let node = try beginGeneration(inode, state)
+                let node = try beginGeneration(inode)
                 guard let generation = node.generation else { throw .stale }
-                try adopt(generation, of: node, for: inode, replacing: state.content)
+                try adopt(generation, of: node, for: inode, replacing: inode.state.withLock { $0.content })
             }
         }
     }
 
     /// The row of a file that is to be changed, with an unsealed generation.
-    private func beginGeneration(_ inode: Inode, _ state: Inode.State) throws(FileError) -> JournalNode {
-        if let node = state.node, let row = try translating({ try journal.node(node) }) {
-            let remote = try view.state(of: row.path)
-            return try translating { try journal.beginWriting(at: row.path, remote: remote) }
+    private func beginGeneration(_ inode: Inode) throws(FileError) -> JournalNode {
+        let old = inode.state.withLock { $0 }
+        // The row may have moved to the name of a conflict copy.
+        if let id = old.node, let row = try translating({ try journal.node(id) }) {
+            return try translating {
+                try journal.beginWriting(at: row.path, remote: try view.state(of: row.path))
+            }
         }
-        guard let path = table.path(of: inode.number) ?? state.supersededAt else { throw .stale }
-        let remote = try baseState(of: inode, state, at: path)
-        if let row = try translating({ try journal.node(at: path) }), state.supersededAt != nil || row.isTombstone {
-            // Something else was made here since: there is no name for this content.
-            throw .stale
+        if let path = table.path(of: inode.number), try follow(inode, at: path) {
+            return try translating {
+                try journal.beginWriting(at: path, remote: try remoteState(of: inode, at: path))
+            }
         }
+        return try beginConflict(inode, old)
+    }
+
+    /// The remote version that a file shows, as the journal must know it.
+    private func remoteState(of inode: Inode, at path: ObjectKey) throws(DatabaseError) -> RemoteState {
+        let (whole, attributes, node) = inode.state.withLock { ($0.content.wholeRemote, $0.attributes, $0.node) }
+        if node == nil, let whole { return .file(whole.version, attributes) }
+        return try view.state(of: path)
+    }
+
+    /// A change of a version that the remote has replaced since it was opened: its row keeps the old version as its
+    /// base, so the upload will find the conflict and keep both.
+    private func beginConflict(_ inode: Inode, _ old: Inode.State) throws(FileError) -> JournalNode {
+        guard let path = table.path(of: inode.number) ?? old.supersededAt else { throw .stale }
+        guard let whole = old.content.wholeRemote, old.content.generation == nil else { throw .stale }
+        // Something else was made here since: there is no name for this content.
+        if try translating({ try journal.node(at: path) }) != nil { throw .stale }
+        let remote = RemoteState.file(whole.version, old.attributes)
         let node = try translating { try journal.beginWriting(at: path, remote: remote) }
-        if state.supersededAt != nil, let parent = table.inode(at: path.parent) {
+        if old.supersededAt != nil, let parent = table.inode(at: path.parent) {
             table.place(inode, parent.number, path.name)
             inode.state.withLock { $0.supersededAt = nil }
         }
         return node
-    }
-
-    /// The remote version that a change of this file starts from: the one its readers see, not the newest.
-    private func baseState(
-        of inode: Inode,
-        _ state: Inode.State,
-        at path: ObjectKey
-    ) throws(FileError) -> RemoteState {
-        if state.content.generation == nil, let whole = state.content.wholeRemote {
-            return .file(whole.version, state.attributes)
-        }
-        // Our own upload took its place since it was last looked at.
-        let entry = try translating { try view.entry(path) }
-        guard let entry, let version = entry.version, entry.committedGeneration == state.content.generation?.value
-        else {
-            throw .stale
-        }
-        return .file(version, state.attributes)
     }
 
     /// Puts an unsealed generation on top of what the file showed.
@@ -156,7 +159,10 @@ extension FileSystem {
         var content = FileContent(generation: generation.id, map: generation.content)
         switch generation.underlay {
         case .none: break
-        case .remote(let key, let version): content.below = .remote(key, version)
+        case .remote(let key, let version):
+            // The local bytes of an upload are as good as the remote's, and nearer.
+            let isSame = old.uploaded?.version.isSame(as: version) ?? false
+            content.below = isSame ? .content(old) : .remote(key, version)
         case .generation(let id):
             if id == old.generation {
                 content.below = .content(old)

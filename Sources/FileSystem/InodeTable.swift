@@ -159,6 +159,15 @@ final class InodeTable: Sendable {
         }
     }
 
+    /// All inodes that have a name, with their places.
+    var named: [(inode: Inode, parent: InodeNumber, name: ObjectKey)] {
+        state.withLock { state in
+            state.records.values.compactMap { record in
+                record.place.map { (record.inode, $0.parent, $0.name) }
+            }
+        }
+    }
+
     /// All inodes, for sealing at the end.
     var all: [Inode] { state.withLock { $0.records.values.map { $0.inode } } }
 

@@ -3,6 +3,7 @@
 
 internal import Base
 internal import Catalog
+internal import Database
 internal import Glibc
 internal import Journal
 internal import ObjectStore
@@ -19,7 +20,7 @@ final class RemoteView: Sendable {
     let catalog: Catalog
     let options: FileSystemOptions
     private let startedAt = Timestamp.now()
-    private let listings = Listings()
+    let listings = Listings()
     /// Paths whose attributes are being asked for, so that each is asked for once.
     private let inquiries = Monitor<Set<ObjectKey>>([])
     private let prefetcher: Prefetcher
@@ -44,7 +45,7 @@ final class RemoteView: Sendable {
 
     // MARK: Without the network
 
-    func entry(_ path: ObjectKey) throws -> CatalogEntry? {
+    func entry(_ path: ObjectKey) throws(DatabaseError) -> CatalogEntry? {
         if path.isRoot { return CatalogEntry(path: path, kind: .directory, hasMarker: false, checkedAt: startedAt) }
         return try catalog.entry(path)
     }
@@ -78,12 +79,24 @@ final class RemoteView: Sendable {
     }
 
     /// What the journal must know of the remote at a path.
-    func state(of path: ObjectKey) throws(FileError) -> RemoteState {
-        guard let entry = try translating({ try entry(path) }) else { return .absent }
+    ///
+    /// To be called within the journal's transaction, as it does by itself.
+    func state(of path: ObjectKey) throws(DatabaseError) -> RemoteState {
+        guard let entry = try entry(path) else { return .absent }
+        return state(of: entry)
+    }
+
+    func state(of entry: CatalogEntry) -> RemoteState {
         let type = entry.kind == .directory ? FileAttributes.directoryType : FileAttributes.regularType
+        let standard: UInt32 = entry.kind == .directory ? 0o777 : 0o666
         let attributes =
             attributes(of: entry)
-            ?? FileAttributes(mode: type | 0o644, uid: options.uid, gid: options.gid, modified: startedAt)
+            ?? FileAttributes(
+                mode: type | standard & ~options.umask,
+                uid: options.uid,
+                gid: options.gid,
+                modified: entry.version?.lastModified ?? startedAt
+            )
         switch entry.kind {
         case .absent: return .absent
         case .directory: return .directory(hasMarker: entry.hasMarker ?? false, attributes)
@@ -156,7 +169,7 @@ final class RemoteView: Sendable {
         }
     }
 
-    private func list(_ folder: ObjectKey) throws(FileError) {
+    func list(_ folder: ObjectKey) throws(FileError) {
         let began = monotonicSeconds()
         let time = Timestamp.now()
         try translating {
@@ -186,7 +199,7 @@ final class RemoteView: Sendable {
         try entry.kind == .directory ? describeFolder(path) : describeFile(path)
     }
 
-    private func describeFile(_ path: ObjectKey) throws(FileError) {
+    func describeFile(_ path: ObjectKey) throws(FileError) {
         let token = try translating { try catalog.token() }
         let status = try head(path)
         try translating {
@@ -205,7 +218,7 @@ final class RemoteView: Sendable {
         }
     }
 
-    private func describeFolder(_ path: ObjectKey) throws(FileError) {
+    func describeFolder(_ path: ObjectKey) throws(FileError) {
         let token = try translating { try catalog.token() }
         let marker = try head(ObjectKey(bytes: path.bytes + [UInt8(ascii: "/")]))
         let entry = CatalogEntry(
@@ -232,66 +245,5 @@ final class RemoteView: Sendable {
     /// Names that were just listed and will need a HEAD each when they are looked at.
     func expectLookups(of names: [ObjectKey], in folder: ObjectKey) {
         prefetcher.expect(names, in: folder)
-    }
-
-    // MARK: Whole trees
-
-    /// Everything the remote has below a folder, with its attributes, as the journal needs it to move it.
-    func subtree(_ folder: ObjectKey) throws(FileError) -> [RemoteEntry] {
-        var entries: [ObjectKey: RemoteEntry] = [:]
-        var continuation: String?
-        repeat {
-            let page = try translating {
-                try remote.call { store throws(StoreError) in
-                    try store.list(folder, recursive: true, continuation: continuation)
-                }
-            }
-            for listed in page.entries { try add(listed, below: folder, to: &entries) }
-            continuation = page.next
-        } while continuation != nil
-        return entries.values.sorted { $0.path < $1.path }
-    }
-
-    private func add(
-        _ listed: ListingPage.Entry,
-        below folder: ObjectKey,
-        to entries: inout [ObjectKey: RemoteEntry]
-    ) throws(FileError) {
-        var path = listed.key
-        let isMarker = path.bytes.last == UInt8(ascii: "/")
-        if isMarker { path.bytes.removeLast() }
-        guard path != folder else { return }
-        var parent = path.parent
-        while parent != folder, parent.isInside(folder), entries[parent] == nil {
-            entries[parent] = try describedFolder(parent, hasMarker: false)
-            parent = parent.parent
-        }
-        entries[path] = isMarker ? try describedFolder(path, hasMarker: true) : try describedFile(path, listed.version)
-    }
-
-    private func describedFolder(_ path: ObjectKey, hasMarker: Bool) throws(FileError) -> RemoteEntry {
-        let known = try translating { try catalog.entry(path) }
-        var entry = known?.kind == .directory ? known : nil
-        if hasMarker, entry?.metadata == nil {
-            try describeFolder(path)
-            entry = try translating { try catalog.entry(path) }
-        }
-        let shown = CatalogEntry(
-            path: path,
-            kind: .directory,
-            metadata: entry?.metadata,
-            hasMarker: entry?.metadata == nil ? false : true,
-            checkedAt: startedAt
-        )
-        let attributes = attributes(of: shown) ?? FileAttributes(mode: 0o040755, uid: 0, gid: 0, modified: startedAt)
-        return RemoteEntry(path: path, state: .directory(hasMarker: hasMarker, attributes))
-    }
-
-    private func describedFile(_ path: ObjectKey, _ version: ObjectVersion) throws(FileError) -> RemoteEntry {
-        let known = try translating { try catalog.entry(path) }
-        if known?.version?.isSame(as: version) != true || known?.metadata == nil {
-            try describeFile(path)
-        }
-        return RemoteEntry(path: path, state: try state(of: path))
     }
 }

@@ -15,6 +15,8 @@ package enum FlusherProcess {
     /// when it ended as it should, or when another flusher was there already; 1 with a line in the log otherwise.
     package static func run(options: FlusherOptions, makeStore: @escaping StoreFactory) -> Int32 {
         let signals = TerminationSignals()
+        // Whatever folder it was started in stays free to be unmounted.
+        _ = chdir("/")
         let stopping = Monitor(false)
         do throws(SystemError) {
             let directories = options.directories

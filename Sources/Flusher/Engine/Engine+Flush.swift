@@ -90,8 +90,12 @@ extension Engine {
 
     /// Whether nothing that is left can go on without a person.
     private func isStuck(_ shares: [Share]) -> Bool {
-        shares.allSatisfy { share in
-            share.remaining.allSatisfy { $0.schedule.isPaused || $0.schedule.attention != nil }
+        let refused = state.inspect { state in
+            Set(state.volumes.filter { $0.value.facts.authentication.value == .refused && $0.value.probes > 0 }.keys)
+        }
+        return shares.allSatisfy { share in
+            if refused.contains(share.session.id) { return true }
+            return share.remaining.allSatisfy { $0.schedule.isPaused || $0.schedule.attention != nil }
         }
     }
 

@@ -19,6 +19,8 @@ extension Engine {
             }
             state.inspect { $0.maintainAt = monotonicSeconds() + 5 }
             for session in state.inspect({ $0.volumes.values.map(\.session) }) where !isStopping {
+                state.inspect { $0.maintained = session.id }
+                defer { state.inspect { $0.maintained = nil } }
                 release(session)
                 if state.inspect({ $0.volumes[session.id]?.facts.isOpen ?? false }) { cleanUp(session) }
                 recover(session)
@@ -69,24 +71,31 @@ extension Engine {
 
     /// Ends the transfers that no row wants in their form.
     private func cleanUp(_ session: VolumeSession) {
-        guard let store = session.store, !session.idleTransfers.isEmpty else { return }
+        guard let store = session.store else { return }
+        guard !session.idleTransfers.isEmpty else {
+            return state.inspect { $0.volumes[session.id]?.unwanted = 0 }
+        }
         let entries: [(transfer: Transfer, fate: TransferFate)]
         do throws(JournalError) {
             entries = try session.journal.transfers()
         } catch {
             return Log.error("flusher", "\(session.description.remote): \(error)")
         }
+        var unwanted = 0
         for entry in entries where !isStopping {
             switch entry.fate {
             // The row itself finishes an upload to the path it had before.
             case .wanted, .moved: continue
-            case .superseded, .gone: end(entry.transfer, session, store)
+            case .superseded, .gone:
+                if !end(entry.transfer, session, store) { unwanted += 1 }
             }
         }
+        let count = unwanted
+        state.inspect { $0.volumes[session.id]?.unwanted = count }
     }
 
-    private func end(_ transfer: Transfer, _ session: VolumeSession, _ store: any ObjectStore) {
-        guard session.claim(transfer.id) else { return }
+    private func end(_ transfer: Transfer, _ session: VolumeSession, _ store: any ObjectStore) -> Bool {
+        guard session.claim(transfer.id) else { return false }
         defer { session.release(transfer.id) }
         let settings = WorkSettings(gate: gate, parallelism: 1, host: options.host, publish: { _ in })
         let row = RowID(volume: session.id, node: transfer.node.value)
@@ -97,10 +106,12 @@ extension Engine {
             settings: settings
         )
         do throws(WorkFailure) {
-            guard let current = session.transfer(transfer.id) else { return }
+            guard let current = session.transfer(transfer.id) else { return true }
             try TransferCleanup(work: work).settle(current)
+            return true
         } catch {
             Log.info("flusher", "\(transfer.key): an upload nobody wants is not ended yet: \(error)")
+            return false
         }
     }
 

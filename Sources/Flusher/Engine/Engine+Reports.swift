@@ -66,9 +66,13 @@ extension Engine {
         return report
     }
 
-    /// The uploads of a selection, in the order of the queue.
+    /// How many uploads one answer tells of: more would not fit into a frame.
+    private static let reportLimit = 20_000
+
+    /// The uploads of a selection, in the order of the queue, the first ones if they are very many.
     func uploadReports(_ selection: UploadSelection) -> [UploadReport] {
-        select(selection).rows.flatMap { session, nodes in nodes.map { report($0, session) } }
+        let rows = select(selection).rows.flatMap { session, nodes in nodes.map { (session, $0) } }
+        return rows.prefix(Self.reportLimit).map { session, node in report(node, session) }
     }
 
     /// One upload as it is now.

@@ -34,6 +34,7 @@ extension Engine {
     private func isIdle(_ id: String) -> Bool {
         state.inspect { state in
             !state.jobs.keys.contains { $0.volume == id } && state.volumes[id]?.isProbing != true
+                && state.maintained != id
         }
     }
 
@@ -133,7 +134,7 @@ extension Engine {
         let pause = max(0.05, (now - started) * 4)
         state.inspect { state in
             state.volumes[id]?.refreshAt = now + max(1, pause)
-            state.volumes[id]?.isRefreshing = false
+            state.volumes[id]?.notBefore = now + pause
         }
     }
 
@@ -173,7 +174,7 @@ extension Engine {
 
     /// Changes what is known of a volume, and looks at its rows again when a fact is another one than before.
     func observe(_ id: String, _ body: (inout Volume, Timestamp) -> Void) {
-        let change: Bool? = state.update { state in
+        let change: (isNew: Bool, isOpen: Bool)? = state.inspect { state in
             guard var volume = state.volumes[id] else { return nil }
             let before = volume.facts
             let now = Timestamp.now()
@@ -182,9 +183,12 @@ extension Engine {
             guard before.isOpen != volume.facts.isOpen || before.hasDiskSpace.value != volume.facts.hasDiskSpace.value
             else { return nil }
             state.scheduler.setFacts(volume.facts, settings: volume.settings, of: id, now: now)
-            return before.isOpen == volume.facts.isOpen ? nil : volume.facts.isOpen
+            return (before.isOpen != volume.facts.isOpen, volume.facts.isOpen)
         }
-        if let change { publish(.reachable(volume: id, isReachable: change)) }
+        guard let change else { return }
+        // Rows may have become ready: the workers look again.
+        state.update { _ in }
+        if change.isNew { publish(.reachable(volume: id, isReachable: change.isOpen)) }
     }
 }
 
@@ -198,6 +202,8 @@ extension Engine.State {
     mutating func take(_ node: JournalNode, of volume: String) -> RunningJob? {
         let id = RowID(volume: volume, node: node.id.value)
         let now = Timestamp.now()
+        // Another thread may have read, and taken in, a newer state of the row meanwhile.
+        if let known = scheduler.row(id), known.sequence > node.sequence { return nil }
         if let row = ScheduledRow(node, of: volume) {
             scheduler.update(row, now: now)
         } else if !scheduler.isRunning(id) {

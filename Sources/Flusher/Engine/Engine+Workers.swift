@@ -61,7 +61,7 @@ extension Engine {
         switch outcome {
         case .progress:
             observe(row.volume) { volume, now in volume.succeeded(now) }
-            takeInAgain(row, session)
+            takeInAgain(row, session, isRound: true)
         case .failed(let failure): fail(row, session, failure)
         }
         noteMaintenance(session)
@@ -73,15 +73,19 @@ extension Engine {
         state.inspect { state in state.maintainAt = min(state.maintainAt, soon) }
     }
 
-    /// Reads a row anew after work on it.
-    private func takeInAgain(_ row: RowID, _ session: VolumeSession) {
+    /// Reads a row anew after work on it; `isRound`: the work says that it may go on at once.
+    private func takeInAgain(_ row: RowID, _ session: VolumeSession, isRound: Bool = false) {
         let node: JournalNode?
         do throws(JournalError) {
             node = try session.journal.node(NodeID(row.node))
         } catch {
             return giveBack(row, detail: error.description)
         }
+        if isRound, let node, isGoingRound(row, node) {
+            return giveBack(row, detail: "it comes out as it was again and again")
+        }
         let isDrained = state.update { state in
+            if node == nil { state.rounds[row] = nil }
             state.jobs[row] = nil
             state.scheduler.finished(row, now: .now())
             if let node {
@@ -97,6 +101,19 @@ extension Engine {
         if isDrained { publish(.drained(volume: row.volume)) }
     }
 
+    /// Whether work on a row keeps leaving it as it was, which must cost a pause at least.
+    private func isGoingRound(_ row: RowID, _ node: JournalNode) -> Bool {
+        state.inspect { state in
+            guard state.scheduler.row(row)?.sequence == node.sequence else {
+                state.rounds[row] = nil
+                return false
+            }
+            let rounds = state.rounds[row, default: 0] + 1
+            state.rounds[row] = rounds
+            return rounds > 16
+        }
+    }
+
     /// Puts a row back for a moment.
     private func giveBack(_ row: RowID, on blocker: RowID? = nil, detail: String) {
         state.update { state in
@@ -107,7 +124,7 @@ extension Engine {
 
     private func fail(_ row: RowID, _ session: VolumeSession, _ failure: WorkFailure) {
         switch failure {
-        case .changed: takeInAgain(row, session)
+        case .changed: takeInAgain(row, session, isRound: true)
         case .blocked(let node, let detail):
             giveBack(row, on: node.map { RowID(volume: row.volume, node: $0.value) }, detail: detail)
         case .journal(let error):
@@ -141,6 +158,7 @@ extension Engine {
         case .forbidden, .noSuchBucket, .redirected, .noSpace, .preconditionFailed, .notFound, .noSuchUpload:
             record(row, session, error: error.message, attention: false, hint: error.retryAfter)
         case .rejected: record(row, session, error: error.message, attention: false, patience: 5)
+        case .localInput where error.code == JournalRecorder.failure: giveBack(row, detail: error.message)
         case .unsupported, .tooLarge, .invalidKey, .localInput:
             record(row, session, error: error.message, attention: true)
         }

@@ -27,6 +27,10 @@ final class Engine: Sendable {
         var maintainAt: Double = 0
         var isStopping = false
         var busyUntil: Double
+        /// The volume that maintenance is at.
+        var maintained: String?
+        /// Attempts of rows that ended well and left them as they were: nothing may go round in circles.
+        var rounds: [RowID: Int] = [:]
         /// The threads that have not ended, by name.
         var threads: Set<String> = []
         /// The volumes were looked for at least once.
@@ -98,7 +102,7 @@ final class Engine: Sendable {
             let now = monotonicSeconds()
             let hasWork =
                 !state.jobs.isEmpty || state.scheduler.hasActiveRows
-                || state.volumes.values.contains { $0.hasMore || !$0.session.transfers.isEmpty || $0.seen < 0 }
+                || state.volumes.values.contains { $0.hasMore || $0.unwanted > 0 || $0.seen < 0 }
             if hasWork { state.busyUntil = now }
             return now - state.busyUntil
         }
@@ -159,7 +163,7 @@ final class Engine: Sendable {
             if volume == nil || state.volumes[volume ?? ""] == nil { state.scanAt = 0 }
             for (id, old) in state.volumes where volume == nil || id == volume {
                 var entry = old
-                entry.refreshAt = min(entry.refreshAt, now)
+                entry.refreshAt = min(entry.refreshAt, max(now, entry.notBefore))
                 if entry.probeAt != nil { entry.probeSoon(now) }
                 state.volumes[id] = entry
             }

@@ -6,6 +6,9 @@ internal import ObjectStore
 
 /// Writes a transfer's transitions into the volume's journal and into the session's mirror of it.
 struct JournalRecorder: TransferRecorder {
+    /// The code of errors that are the journal's: the local disk may be full, the upload is as it was.
+    static let failure = "journal"
+
     let session: VolumeSession
     let transfer: TransferID
     let method: TransferProtocol
@@ -57,7 +60,7 @@ struct JournalRecorder: TransferRecorder {
         do throws(JournalError) {
             try body(session.journal)
         } catch {
-            throw StoreError(.localInput, "the journal cannot be written: \(error)")
+            throw StoreError(.localInput, "the journal cannot be written: \(error)", code: Self.failure)
         }
     }
 }

@@ -17,7 +17,10 @@ struct Volume: Sendable {
     var hasMore = false
     /// When to look at the journal again (monotonic seconds).
     var refreshAt: Double = 0
-    var isRefreshing = false
+    /// No look at the journal is worth its cost before this time.
+    var notBefore: Double = 0
+    /// Transfers nobody wants that could not be ended yet.
+    var unwanted = 0
     /// When to take in all rows again, gone ones too.
     var reloadAt: Double = 0
     /// When to ask whether the remote answers; nil: no need.

@@ -41,13 +41,20 @@ struct Hydration {
 
     /// Opens the staging file, as long as the content is: what no extent covers reads as zeros.
     private func openStaging(_ generation: Generation) throws(WorkFailure) -> FileDescriptor {
+        let local = generation.content.extents.upperBound
+        var length: Int64 = 0
         do throws(SystemError) {
-            let file = try work.session.journal.openStaging(generation.id, creating: true)
-            if try file.status().size < generation.size { try file.truncate(to: generation.size) }
-            return file
+            let file = try work.session.journal.openStaging(generation.id, creating: local == 0)
+            length = try file.status().size
+            if length >= local {
+                if length < generation.size { try file.truncate(to: generation.size) }
+                return file
+            }
         } catch {
-            throw Self.failure(error)
+            guard error.code == ENOENT else { throw Self.failure(error) }
         }
+        // Never sent as zeros.
+        throw .attention("its local data is missing or cut short: \(length) bytes instead of \(local)")
     }
 
     private func checkSpace(_ generation: Generation) throws(WorkFailure) {

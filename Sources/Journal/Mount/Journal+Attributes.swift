@@ -11,11 +11,12 @@ extension Journal {
     @discardableResult
     package func setAttributes(
         at path: ObjectKey,
-        remote: RemoteState,
+        remote: @autoclosure () throws(JournalError) -> RemoteState,
         _ changes: AttributeChanges,
         now: Timestamp = .now()
     ) throws(JournalError) -> JournalNode? {
         try change(at: now) { change throws(JournalError) in
+            let remote = try remote()
             var node = try change.materialize(path, remote)
             let wanted = node.attributes.applying(changes)
             if wanted != node.attributes {

@@ -14,10 +14,11 @@ extension Journal {
     package func createFile(
         at path: ObjectKey,
         attributes: FileAttributes,
-        remote: RemoteState,
+        remote: @autoclosure () throws(JournalError) -> RemoteState,
         now: Timestamp = .now()
     ) throws(JournalError) -> JournalNode {
         try change(at: now) { change throws(JournalError) in
+            let remote = try remote()
             var node = try change.newNode(at: path, .file, attributes, remote)
             node.generation = try change.tables.insertGeneration(ContentMap(size: 0), .none, isSealed: false)
             node.isOpen = true
@@ -29,11 +30,12 @@ extension Journal {
     package func createDirectory(
         at path: ObjectKey,
         attributes: FileAttributes,
-        remote: RemoteState,
+        remote: @autoclosure () throws(JournalError) -> RemoteState,
         now: Timestamp = .now()
     ) throws(JournalError) -> JournalNode {
         try change(at: now) { change throws(JournalError) in
-            try change.insert(try change.newNode(at: path, .directory, attributes, remote))
+            let remote = try remote()
+            return try change.insert(try change.newNode(at: path, .directory, attributes, remote))
         }
     }
 
@@ -42,10 +44,11 @@ extension Journal {
         at path: ObjectKey,
         target: ObjectKey,
         attributes: FileAttributes,
-        remote: RemoteState,
+        remote: @autoclosure () throws(JournalError) -> RemoteState,
         now: Timestamp = .now()
     ) throws(JournalError) -> JournalNode {
         try change(at: now) { change throws(JournalError) in
+            let remote = try remote()
             var node = try change.newNode(at: path, .symbolicLink, attributes, remote)
             node.target = target
             return try change.insert(node)

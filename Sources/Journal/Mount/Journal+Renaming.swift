@@ -11,12 +11,14 @@ extension Journal {
     package func rename(
         from source: ObjectKey,
         to target: ObjectKey,
-        sourceRemote: RemoteState,
-        targetRemote: RemoteState,
+        sourceRemote: @autoclosure () throws(JournalError) -> RemoteState,
+        targetRemote: @autoclosure () throws(JournalError) -> RemoteState,
         now: Timestamp = .now()
     ) throws(JournalError) -> JournalNode? {
         try change(at: now) { change throws(JournalError) in
-            try change.move(source, target, sourceRemote, targetRemote)
+            let sourceRemote = try sourceRemote()
+            let targetRemote = try targetRemote()
+            return try change.move(source, target, sourceRemote, targetRemote)
         }
     }
 
@@ -27,12 +29,15 @@ extension Journal {
     package func renameDirectory(
         from source: ObjectKey,
         to target: ObjectKey,
-        sourceRemote: RemoteState,
-        targetRemote: RemoteState,
-        entries: [RemoteEntry],
+        sourceRemote: @autoclosure () throws(JournalError) -> RemoteState,
+        targetRemote: @autoclosure () throws(JournalError) -> RemoteState,
+        entries: @autoclosure () throws(JournalError) -> [RemoteEntry],
         now: Timestamp = .now()
     ) throws(JournalError) {
         try change(at: now) { change throws(JournalError) in
+            let sourceRemote = try sourceRemote()
+            let targetRemote = try targetRemote()
+            let entries = try entries()
             let rows = try change.tables.descendants(of: source)
             var paths = Set(rows.map(\.path))
             _ = try change.move(source, target, sourceRemote, targetRemote)
@@ -50,11 +55,13 @@ extension Journal {
     package func exchange(
         _ first: ObjectKey,
         _ second: ObjectKey,
-        firstRemote: RemoteState,
-        secondRemote: RemoteState,
+        firstRemote: @autoclosure () throws(JournalError) -> RemoteState,
+        secondRemote: @autoclosure () throws(JournalError) -> RemoteState,
         now: Timestamp = .now()
     ) throws(JournalError) {
         try change(at: now) { change throws(JournalError) in
+            let firstRemote = try firstRemote()
+            let secondRemote = try secondRemote()
             var one = try change.materialize(first, firstRemote)
             var two = try change.materialize(second, secondRemote)
             let observations = (Observation(one), Observation(two))

@@ -14,10 +14,11 @@ extension Journal {
     /// and ``seal(_:_:content:modified:now:)``.
     package func beginWriting(
         at path: ObjectKey,
-        remote: RemoteState,
+        remote: @autoclosure () throws(JournalError) -> RemoteState,
         now: Timestamp = .now()
     ) throws(JournalError) -> JournalNode {
         try change(at: now) { change throws(JournalError) in
+            let remote = try remote()
             var node = try change.materialize(path, remote)
             guard node.kind == .file, let generation = node.generation else {
                 throw JournalError(.constraint, "journal: the path is no file")

@@ -7,7 +7,9 @@ package import Base
 ///
 /// It describes the remote, not the local wish: where a row exists, pass what
 /// the catalog says of the path all the same (a tombstone does not make it
-/// `.absent`); the row's own observations win where they differ.
+/// `.absent`); the row's own observations win where they differ. The journal asks
+/// for it within its transaction: the flusher writes the catalog before it
+/// removes a row, so whoever finds no row then reads what the upload left.
 package enum RemoteState: Hashable, Sendable {
     case absent
     /// An object; `target` is the text of a symbolic link where it is known.
