@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the Moorage authors
+"""Names that move, change or go while their upload is on its way: the remote ends as the tree is, nothing comes back.
+
+Each case is run with the request held back (the remote has nothing yet) and with the answer held back (the remote
+has the object, and we do not know it yet).
+"""
+
+import os
+
+import pytest
+
+from harness.processes import wait_until
+from harness.trees import all_keys, write_file
+
+
+@pytest.fixture(params=["hold", "hold-response"])
+def fault(request):
+    return request.param
+
+
+@pytest.fixture
+def quick(instance):
+    """A mount whose uploads start at once."""
+    instance.configure(quiet_period="0s")
+    return instance.mount("s3://bucket")
+
+
+class Held:
+    """An upload that is stopped half-way."""
+
+    def __init__(self, proxy, fault, client, key, method="PUT"):
+        self.rule = proxy.rule(fault, method=method, path="/bucket/" + key)
+        self.client, self.key = client, key
+        self.commits = fault == "hold-response"
+
+    def wait(self, exists=True):
+        self.rule.wait()
+        if self.commits:
+            wait_until(lambda: (self.key in all_keys(self.client, "bucket")) == exists, 20, "the remote to have acted")
+
+    def release(self):
+        self.rule.release()
+
+
+def bodies(client):
+    keys = [key for key in all_keys(client, "bucket") if not key.endswith("/")]
+    return {key: client.get_object(Bucket="bucket", Key=key)["Body"].read() for key in keys}
+
+
+def tree(mount):
+    """All names below a mount, folders with a slash."""
+    found = set()
+    for base, folders, files in os.walk(mount.path):
+        for name in folders:
+            found.add(os.path.relpath(os.path.join(base, name), mount.path) + "/")
+        for name in files:
+            found.add(os.path.relpath(os.path.join(base, name), mount.path))
+    return found
+
+
+def assert_same(mount, client, contents, folders=()):
+    """The mount shows this now, after the flush, and after a remount without a cache; the remote has it too."""
+    names = set(contents) | set(folders)
+    assert tree(mount) == names
+    mount.instance.flush()
+    assert tree(mount) == names
+    assert bodies(client) == contents
+    assert mount.instance.conflicts() == 0
+    mount.unmount()
+    mount.instance.drop_cache()
+    again = mount.mount_again()
+    assert tree(again) == names
+    for name, body in contents.items():
+        with open(again / name, "rb") as file:
+            assert file.read() == body
+
+
+def test_renamed(quick, proxy, client, fault):
+    held = Held(proxy, fault, client, "a")
+    write_file(quick / "a", b"one")
+    held.wait()
+    os.rename(quick / "a", quick / "b")
+    held.release()
+    assert_same(quick, client, {"b": b"one"})
+
+
+def test_changed_and_renamed(quick, proxy, client, fault):
+    held = Held(proxy, fault, client, "a")
+    write_file(quick / "a", b"one" * 10_000)
+    held.wait()
+    write_file(quick / "a", b"two")
+    os.rename(quick / "a", quick / "b")
+    os.chmod(quick / "b", 0o600)
+    held.release()
+    assert_same(quick, client, {"b": b"two"})
+
+
+def test_patched_and_renamed_twice(quick, proxy, client, fault):
+    held = Held(proxy, fault, client, "a")
+    write_file(quick / "a", b"0123456789")
+    held.wait()
+    with open(quick / "a", "r+b") as file:
+        file.seek(3)
+        file.write(b"xx")
+    os.rename(quick / "a", quick / "b")
+    os.rename(quick / "b", quick / "c")
+    held.release()
+    assert_same(quick, client, {"c": b"012xx56789"})
+
+
+def test_removed(quick, proxy, client, fault):
+    held = Held(proxy, fault, client, "a")
+    write_file(quick / "a", b"one")
+    held.wait()
+    os.unlink(quick / "a")
+    held.release()
+    assert_same(quick, client, {})
+
+
+def test_removed_and_made_anew(quick, proxy, client, fault):
+    held = Held(proxy, fault, client, "a")
+    write_file(quick / "a", b"one")
+    held.wait()
+    os.unlink(quick / "a")
+    write_file(quick / "a", b"two")
+    held.release()
+    assert_same(quick, client, {"a": b"two"})
+
+
+def test_renamed_and_made_anew(quick, proxy, client, fault):
+    held = Held(proxy, fault, client, "a")
+    write_file(quick / "a", b"one")
+    held.wait()
+    os.rename(quick / "a", quick / "b")
+    write_file(quick / "a", b"two")
+    held.release()
+    assert_same(quick, client, {"a": b"two", "b": b"one"})
+
+
+def test_renamed_away_and_back(quick, proxy, client, fault):
+    held = Held(proxy, fault, client, "a")
+    write_file(quick / "a", b"one")
+    held.wait()
+    os.rename(quick / "a", quick / "b")
+    os.rename(quick / "b", quick / "a")
+    held.release()
+    assert_same(quick, client, {"a": b"one"})
+
+
+def test_replaced_by_a_rename(quick, proxy, client, fault):
+    write_file(quick / "new", b"new")
+    quick.instance.flush()
+    held = Held(proxy, fault, client, "a")
+    write_file(quick / "a", b"one")
+    held.wait()
+    os.rename(quick / "new", quick / "a")
+    held.release()
+    assert_same(quick, client, {"a": b"new"})
+
+
+def test_a_file_becomes_a_folder(quick, proxy, client, fault):
+    held = Held(proxy, fault, client, "a")
+    write_file(quick / "a", b"one")
+    held.wait()
+    os.unlink(quick / "a")
+    os.mkdir(quick / "a")
+    write_file(quick / "a/b", b"two")
+    held.release()
+    assert_same(quick, client, {"a/b": b"two"}, {"a/"})
+
+
+def test_the_folder_is_renamed(quick, proxy, client, fault):
+    held = Held(proxy, fault, client, "d/a")
+    os.mkdir(quick / "d")
+    write_file(quick / "d/a", b"one")
+    write_file(quick / "d/b", b"two")
+    held.wait()
+    os.rename(quick / "d", quick / "e")
+    held.release()
+    assert_same(quick, client, {"e/a": b"one", "e/b": b"two"}, {"e/"})
+
+
+def test_the_folder_is_emptied_and_removed(quick, proxy, client, fault):
+    held = Held(proxy, fault, client, "d/a")
+    os.mkdir(quick / "d")
+    write_file(quick / "d/a", b"one")
+    held.wait()
+    os.unlink(quick / "d/a")
+    os.rmdir(quick / "d")
+    held.release()
+    assert_same(quick, client, {})
+
+
+def test_the_folder_is_renamed_and_made_anew(quick, proxy, client, fault):
+    held = Held(proxy, fault, client, "d/a")
+    os.mkdir(quick / "d")
+    write_file(quick / "d/a", b"one")
+    held.wait()
+    os.rename(quick / "d", quick / "e")
+    os.mkdir(quick / "d")
+    write_file(quick / "d/a", b"two")
+    held.release()
+    assert_same(quick, client, {"d/a": b"two", "e/a": b"one"}, {"d/", "e/"})
+
+
+def test_made_anew_while_it_is_deleted(quick, proxy, client, fault):
+    write_file(quick / "a", b"one")
+    quick.instance.flush()
+    held = Held(proxy, fault, client, "a", "DELETE")
+    os.unlink(quick / "a")
+    held.wait(exists=False)
+    write_file(quick / "a", b"two")
+    held.release()
+    assert_same(quick, client, {"a": b"two"})
+
+
+def test_renamed_while_it_is_copied(quick, proxy, client, fault):
+    client.put_object(Bucket="bucket", Key="a", Body=b"remote")
+    wait_until(lambda: os.path.exists(quick / "a"), 20, "the remote file to show up")
+    held = Held(proxy, fault, client, "b")
+    os.rename(quick / "a", quick / "b")
+    held.wait()
+    os.rename(quick / "b", quick / "c")
+    held.release()
+    assert_same(quick, client, {"c": b"remote"})
+
+
+def test_two_files_swap_names(quick, proxy, client, fault):
+    write_file(quick / "a", b"one")
+    write_file(quick / "b", b"two")
+    quick.instance.flush()
+    held = Held(proxy, fault, client, "a")
+    os.rename(quick / "a", quick / "t")
+    os.rename(quick / "b", quick / "a")
+    os.rename(quick / "t", quick / "b")
+    held.wait()
+    os.chmod(quick / "a", 0o600)
+    held.release()
+    assert_same(quick, client, {"a": b"two", "b": b"one"})
+
+
+def test_a_mode_changes_during_the_upload(quick, proxy, client, fault):
+    held = Held(proxy, fault, client, "a")
+    write_file(quick / "a", b"one")
+    held.wait()
+    os.chmod(quick / "a", 0o751)
+    held.release()
+    quick.instance.flush()
+    quick.unmount()
+    quick.instance.drop_cache()
+    again = quick.mount_again()
+    assert os.stat(again / "a").st_mode & 0o777 == 0o751
