@@ -7,6 +7,7 @@ has the object, and we do not know it yet).
 """
 
 import os
+import time
 
 import pytest
 
@@ -179,6 +180,26 @@ def test_the_folder_is_renamed(quick, proxy, client, fault):
     os.rename(quick / "d", quick / "e")
     held.release()
     assert_same(quick, client, {"e/a": b"one", "e/b": b"two"}, {"e/"})
+
+
+def test_the_old_folder_is_never_seen_again(instance, proxy, client):
+    """The remote shows the old name as long as the upload to it is not undone; the mount must not."""
+    instance.configure(quiet_period="0s", metadata_age="0s", kernel_age="0s")
+    mount = instance.mount("s3://bucket")
+    held = Held(proxy, "hold", client, "d/a")
+    gone = proxy.rule("hold", method="DELETE", times="all")
+    os.mkdir(mount / "d")
+    write_file(mount / "d/a", b"one")
+    held.wait()
+    os.rename(mount / "d", mount / "e")
+    held.release()
+    wait_until(lambda: "d/a" in all_keys(client, "bucket"), 20, "the upload to the old name")
+    for _ in range(20):
+        assert os.listdir(mount.path) == ["e"]
+        assert not os.path.exists(mount / "d")
+        time.sleep(0.05)
+    gone.remove()
+    assert_same(mount, client, {"e/a": b"one"}, {"e/"})
 
 
 def test_the_folder_is_emptied_and_removed(quick, proxy, client, fault):

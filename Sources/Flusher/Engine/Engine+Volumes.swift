@@ -158,7 +158,7 @@ extension Engine {
             if nodes.contains(where: \.isOpen) { state.volumes[session.id]?.hasOpenRows = true }
             return superseded
         }
-        for job in superseded { job.cancellation.cancel() }
+        for job in superseded where job.mayBeCutShort { job.cancellation.cancel() }
         noteDrained(session.id)
     }
 

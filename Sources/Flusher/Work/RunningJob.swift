@@ -37,6 +37,12 @@ final class RunningJob: Sendable {
         set { state.withLock { $0.progress = newValue } }
     }
 
+    /// Whether the request in flight can be cut without doubt about what came of it.
+    ///
+    /// A PUT that is cut may still be taken by the server, and then after we looked: let it end and be replaced. What
+    /// other protocols have sent counts for nothing before it is completed.
+    var mayBeCutShort: Bool { progress?.protocolName != "put" }
+
     /// The content being sent.
     var generation: GenerationID? {
         get { state.withLock { $0.generation } }

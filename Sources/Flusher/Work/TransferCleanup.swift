@@ -14,8 +14,9 @@ internal import ResumableUpload
 struct TransferCleanup {
     let work: RowWork
 
-    /// Finds out what came of a transfer, and ends it.
+    /// Ends a transfer, then finds out what came of it: in this order nothing can be committed after the look.
     func settle(_ transfer: Transfer) throws(WorkFailure) {
+        try endAtRemote(transfer)
         if transfer.phase == .committing, let found = try committed(transfer) {
             work.session.catalog.found(transfer.key, found)
             _ = try work.journal { (journal) throws(JournalError) in
@@ -24,11 +25,21 @@ struct TransferCleanup {
             work.session.forget(transfer.id)
             return
         }
-        try abort(transfer)
+        try remove(transfer)
     }
 
     /// Gives up an upload at the remote, then in the journal.
     func abort(_ transfer: Transfer) throws(WorkFailure) {
+        try endAtRemote(transfer)
+        try remove(transfer)
+    }
+
+    private func remove(_ transfer: Transfer) throws(WorkFailure) {
+        try work.journal { (journal) throws(JournalError) in try journal.removeTransfer(transfer.id) }
+        work.session.forget(transfer.id)
+    }
+
+    private func endAtRemote(_ transfer: Transfer) throws(WorkFailure) {
         if let upload = transfer.upload {
             switch transfer.method {
             case .multipart: try abortMultipart(transfer.key, upload)
@@ -36,8 +47,6 @@ struct TransferCleanup {
             case .put, .copy: break
             }
         }
-        try work.journal { (journal) throws(JournalError) in try journal.removeTransfer(transfer.id) }
-        work.session.forget(transfer.id)
     }
 
     /// The object at the transfer's key, if it is what the transfer sent.
