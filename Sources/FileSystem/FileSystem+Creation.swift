@@ -3,6 +3,7 @@
 
 package import Base
 internal import Catalog
+internal import Database
 internal import Journal
 internal import Platform
 internal import Synchronization
@@ -112,7 +113,14 @@ extension FileSystem {
         return try namespace.alone { () throws(FileError) in
             let path = try checkedNew(name, in: self.path(of: parent))
             guard case .absent = try presence(path) else { throw .exists }
-            let node = try translating { try insert(journal, path) }
+            let node: JournalNode
+            do throws(FileError) {
+                node = try translating { try insert(journal, path) }
+            } catch {
+                // Listed just now: it is opened instead where that was asked for.
+                if case .journal(let cause) = error, cause.kind == .constraint { throw .exists }
+                throw error
+            }
             if node.isLocalOnly { view.noteNew(path, isParentLocal: folder.state.withLock { $0.isLocalOnly }) }
             let inode = table.insert(parent, name, kind: kind, attributes: attributes)
             table.retain(inode.number)

@@ -102,6 +102,8 @@ extension FileSystem {
         if let known = table.child(parent, name), known.kind == kind, known.follows(entry, attributes, path) {
             return known
         }
+        // A write may have begun since the journal was looked at: the file is not to lose its name to what it was.
+        if let row = try? journal.node(at: path) { return inode(for: row, parent, name) }
         supersede(parent, name, path)
         let inode = table.insert(parent, name, kind: kind, attributes: attributes)
         inode.show(entry, attributes, path)
@@ -196,8 +198,8 @@ extension Inode {
 }
 
 extension Inode.State {
-    /// While the file is open, or has changes not recorded, this side knows its content best.
-    fileprivate var isBusy: Bool { handles > 0 || revision != recorded }
+    /// While the file is open or being cut, or has changes not recorded, this side knows its content best.
+    fileprivate var isBusy: Bool { handles > 0 || isWritable || activeWrites > 0 || revision != recorded }
 
     fileprivate mutating func show(_ node: JournalNode) {
         attributes = node.attributes

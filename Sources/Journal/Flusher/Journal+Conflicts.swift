@@ -77,6 +77,7 @@ extension Journal {
                 old.wholeRemote?.key == row.path, try !tables.isInTransfer(old.id)
             {
                 row.generation = try tables.replace(old, .remote(row.path, version), size: version.size)
+                if old.wholeRemote?.version.isSame(as: version) != true { try tables.makeAnother(&row) }
             }
             row.base = base
             try tables.update(row)
@@ -96,6 +97,7 @@ extension Journal {
                 let source = old.wholeRemote, old.isSealed, try !tables.isInTransfer(old.id)
             else { return false }
             row.generation = try tables.replace(old, .remote(source.key, version), size: version.size)
+            if !source.version.isSame(as: version) { try tables.makeAnother(&row) }
             try tables.update(row)
             return true
         }
@@ -114,6 +116,16 @@ extension Tables {
             }
         }
         return []
+    }
+
+    /// Gives a row a new name, because its content is now one that nobody here has seen.
+    ///
+    /// By a row's name a mount knows that what it shows is still the same: with the old one it would mix the pages
+    /// of the old content with those of the new.
+    fileprivate func makeAnother(_ row: inout JournalNode) throws(JournalError) {
+        try connection.run("DELETE FROM node WHERE id = ?", [.integer(row.id.value)])
+        row.sequence = try nextSequence()
+        row.id = try insert(row)
     }
 
     /// A new generation that is wholly another one's underlay, in place of a pure one.

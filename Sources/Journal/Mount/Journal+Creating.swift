@@ -65,9 +65,10 @@ extension Change {
         _ remote: RemoteState
     ) throws(JournalError) -> JournalNode {
         guard !path.isRoot else { throw JournalError(.constraint, "journal: the root cannot be replaced") }
-        if let old = try tables.node(at: path), !old.isTombstone {
-            throw JournalError(.constraint, "journal: the path exists")
-        }
+        let old = try tables.node(at: path)
+        if let old, !old.isTombstone { throw JournalError(.constraint, "journal: the path exists") }
+        // Only what was removed here is replaced, and nothing that the caller has not seen.
+        if old == nil, case .file = remote { throw JournalError(.constraint, "journal: the path exists") }
         return JournalNode(at: path, kind, attributes, try vacate(path, remote), self)
     }
 }

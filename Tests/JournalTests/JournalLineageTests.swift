@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import Database
+import Journal
+import Platform
+import Testing
+
+/// What a mount may rely on while a flusher changes the same rows.
+@Suite struct JournalLineageTests {
+    private let fixture: Fixture
+    private var journal: Journal { fixture.journal }
+
+    init() throws { fixture = try Fixture() }
+
+    @Test func aRowThatFollowsAForeignVersionIsAnotherRow() throws {
+        let row = try #require(
+            try journal.setAttributes(at: "a", remote: fixture.remoteFile, AttributeChanges(permissions: 0o600))
+        )
+        let sequence = try journal.currentSequence()
+        let rebased = try #require(try journal.rebase(row, onto: .version(fixture.new)))
+        #expect(rebased.id != row.id && rebased.path == row.path && rebased.attributes == row.attributes)
+        #expect(try journal.nodes(changedAfter: sequence).map(\.id) == [rebased.id])
+        #expect(rebased.firstSequence == row.firstSequence)
+    }
+
+    @Test func aRowRebasedOnTheSameContentStaysTheSame() throws {
+        let row = try #require(
+            try journal.setAttributes(at: "a", remote: fixture.remoteFile, AttributeChanges(permissions: 0o600))
+        )
+        #expect(try journal.rebase(row, onto: .version(fixture.old))?.id == row.id)
+    }
+
+    @Test func aRenameThatFollowsItsSourceIsAnotherRow() throws {
+        let row = try #require(
+            try journal.rename(from: "a", to: "b", sourceRemote: fixture.remoteFile, targetRemote: .absent)
+        )
+        #expect(try journal.followSource(row, version: fixture.new))
+        let followed = try #require(try journal.node(at: "b"))
+        #expect(followed.id != row.id && followed.generation?.wholeRemote?.version == fixture.new)
+    }
+
+    /// An upload ends between a mount's look at the row and its change: what it learned of the remote before is old.
+    @Test func whatTheRemoteHasIsAskedForWithinTheChange() throws {
+        try fixture.save("a")
+        let committed = RemoteState.file(fixture.new, .file())
+        let row = try fixture.row("a")
+        let transfer = try #require(try journal.beginTransfer(of: row, method: .put))
+        _ = try journal.completeTransfer(transfer.id, version: fixture.new)
+        #expect(try journal.node(at: "a") == nil)
+        try journal.remove(at: "a", remote: committed)
+        #expect(try journal.node(at: "a")?.base == .version(fixture.new))
+    }
+
+    @Test func aForeignFileIsNotReplacedByANewOne() throws {
+        #expect(throws: JournalError.self) {
+            try journal.createFile(at: "a", attributes: .file(), remote: fixture.remoteFile)
+        }
+        try journal.remove(at: "a", remote: fixture.remoteFile)
+        #expect(try journal.createFile(at: "a", attributes: .file(), remote: .absent).base == .version(fixture.old))
+    }
+}
