@@ -18,6 +18,8 @@ final class VolumeSession: Sendable {
         var transfers: [TransferID: Transfer] = [:]
         /// Those that a thread works on.
         var claimed: Set<TransferID> = []
+        /// The names that a thread changes at the remote.
+        var claimedPaths: Set<ObjectKey> = []
     }
 
     let description: VolumeDescription
@@ -94,6 +96,13 @@ final class VolumeSession: Sendable {
     func claim(_ id: TransferID) -> Bool { state.withLock { $0.claimed.insert(id).inserted } }
     func release(_ id: TransferID) { state.withLock { _ = $0.claimed.remove(id) } }
     func isClaimed(_ id: TransferID) -> Bool { state.withLock { $0.claimed.contains(id) } }
+
+    /// Takes a name for the calling thread; false when another thread changes it.
+    ///
+    /// Its row may be replaced by another while a request is under way, above all a deletion, which must not meet
+    /// the object that the new row makes.
+    func claim(path: ObjectKey) -> Bool { state.withLock { $0.claimedPaths.insert(path).inserted } }
+    func release(path: ObjectKey) { state.withLock { _ = $0.claimedPaths.remove(path) } }
 
     /// The transfers that no thread works on.
     var idleTransfers: [Transfer] {

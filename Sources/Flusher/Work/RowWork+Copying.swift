@@ -51,13 +51,20 @@ extension RowWork {
     /// Whether the target already is our copy, made by a request whose answer was lost.
     private func recognise(_ transfer: Transfer, _ node: JournalNode, _ source: CopySource) throws(WorkFailure) -> Bool
     {
-        guard let found = try status(of: transfer.key), isOurs(found, node, source) else { return false }
+        guard let found = try status(of: transfer.key), isOurs(found, transfer, node, source) else { return false }
         // A copy onto itself that did not happen shows the attributes of before, so it is not taken for ours.
         try finish(transfer, node, found.version)
         return true
     }
 
-    private func isOurs(_ found: ObjectStatus, _ node: JournalNode, _ source: CopySource) -> Bool {
+    private func isOurs(
+        _ found: ObjectStatus,
+        _ transfer: Transfer,
+        _ node: JournalNode,
+        _ source: CopySource
+    ) -> Bool {
+        // What stood there before, and looks the same without being it, would be taken for the copy of what is deleted next.
+        if source.key != transfer.key, matches(transfer.base, found.version) { return false }
         guard found.version.size == source.version.size, found.metadata.shows(node.attributes) else { return false }
         guard let expected = Self.copiedTag(source.version), let tag = found.version.entityTag else { return true }
         return tag.opaque == expected || tag.opaque.contains("-")
@@ -66,7 +73,7 @@ extension RowWork {
     /// Finds out which of the two objects was not what the copy was conditional on.
     private func judge(_ transfer: Transfer, _ node: JournalNode, _ source: CopySource) throws(WorkFailure) {
         let target = try status(of: transfer.key)
-        if let target, isOurs(target, node, source) { return try finish(transfer, node, target.version) }
+        if let target, isOurs(target, transfer, node, source) { return try finish(transfer, node, target.version) }
         if source.key == transfer.key { return try rebaseOnItself(transfer, node, target) }
         guard try sourceIsUnchanged(transfer, node, source) else { return }
         if matches(transfer.base, target?.version) {

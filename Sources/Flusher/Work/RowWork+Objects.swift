@@ -52,7 +52,7 @@ extension RowWork {
         guard let current = session.transfer(transfer.id) else { throw .changed }
         let result = try upload(current, node)
         switch result {
-        case .committed(let version): try finish(current, node, version)
+        case .committed(let version): try finishSent(current, node, version)
         case .conflict(let found): try conflict(current, node, found)
         case .unsupported:
             throw .attention("the remote takes this content by none of the known ways of upload")
@@ -73,8 +73,25 @@ extension RowWork {
         }
     }
 
+    /// Finishes an upload of content.
+    ///
+    /// Where it is the same as before, byte for byte, a look at the remote cannot tell whether a request whose answer
+    /// was lost had come to pass: then the object's attributes say whether they are to be sent too.
+    private func finishSent(_ transfer: Transfer, _ node: JournalNode, _ version: ObjectVersion) throws(WorkFailure) {
+        var hasAttributes = true
+        if case .version(let base) = transfer.base, base.isSame(as: version) {
+            hasAttributes = try status(of: transfer.key)?.metadata.shows(node.attributes) ?? true
+        }
+        try finish(transfer, node, version, hasAttributes: hasAttributes)
+    }
+
     /// Notes that the content is at the remote: the catalog first, then the journal.
-    func finish(_ transfer: Transfer, _ node: JournalNode, _ version: ObjectVersion) throws(WorkFailure) {
+    func finish(
+        _ transfer: Transfer,
+        _ node: JournalNode,
+        _ version: ObjectVersion,
+        hasAttributes: Bool = true
+    ) throws(WorkFailure) {
         session.catalog.committed(
             transfer.key,
             version: version,
@@ -83,7 +100,7 @@ extension RowWork {
             generation: transfer.generation
         )
         let completion = try journal { (journal) throws(JournalError) in
-            try journal.completeTransfer(transfer.id, version: version)
+            try journal.completeTransfer(transfer.id, version: version, hasAttributes: hasAttributes)
         }
         session.forget(transfer.id)
         if case .settled = completion { settings.publish(.committed(volume: session.id, path: transfer.key)) }

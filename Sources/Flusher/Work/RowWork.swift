@@ -34,6 +34,8 @@ struct RowWork {
 
     private func settle(_ node: JournalNode) throws(WorkFailure) {
         job.path = node.path
+        guard session.claim(path: node.path) else { throw .blocked(nil, "an earlier change of it ends first") }
+        defer { session.release(path: node.path) }
         if let transfer = session.transfer(of: node), transfer.key != node.path {
             // Moved while it was being sent: what the remote has of it is not thrown away.
             return try finishElsewhere(transfer, node)

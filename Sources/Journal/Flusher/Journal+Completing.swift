@@ -30,7 +30,12 @@ extension Journal {
     /// Write the catalog first.
     ///
     /// Whatever the row did meanwhile (new attributes, newer content, another path, removed) goes on from here.
-    package func completeTransfer(_ id: TransferID, version: ObjectVersion) throws(JournalError) -> Completion {
+    /// Without `hasAttributes` the object has the content only: the row's attributes are still to be sent.
+    package func completeTransfer(
+        _ id: TransferID,
+        version: ObjectVersion,
+        hasAttributes: Bool = true
+    ) throws(JournalError) -> Completion {
         try write { tables throws(JournalError) in
             guard let transfer = try tables.transfer(id) else {
                 throw JournalError(.notFound, "journal: transfer \(id) is gone")
@@ -40,7 +45,7 @@ extension Journal {
             let owner = try tables.node(transfer.node)
             if let owner, owner.path != transfer.key { try tables.sentBeforeMove(owner, transfer, version) }
             guard let row = try tables.node(at: transfer.key) else { return .unclaimed }
-            return try tables.sent(row, transfer, version)
+            return try tables.sent(row, transfer, version, hasAttributes)
         }
     }
 
@@ -147,7 +152,8 @@ extension Tables {
     fileprivate func sent(
         _ row: JournalNode,
         _ transfer: Transfer,
-        _ version: ObjectVersion
+        _ version: ObjectVersion,
+        _ hasAttributes: Bool
     ) throws(JournalError) -> Completion {
         var row = row
         row.base = .version(version)
@@ -159,7 +165,7 @@ extension Tables {
         row.schedule.nextAttempt = nil
         row.schedule.lastError = nil
         row.firstSequence = transfer.startSequence + 1
-        let isSameAttributes = row.attributeSequence == transfer.attributeSequence
+        let isSameAttributes = hasAttributes && row.attributeSequence == transfer.attributeSequence
         if isSameAttributes { row.attributeSequence = 0 }
         if row.generation?.id == transfer.generation {
             if isSameAttributes, !row.hasRemoteDirectory {

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import Control
+import Flusher
+import Glibc
+import Journal
+import ObjectStore
+import Platform
+import Synchronization
+import Testing
+
+/// Changes of one name that meet: what is in flight for it, what stood there before, what looks the same.
+@Suite(.serialized) struct SameNameTests {
+    private let attributes = FlusherFixture.attributes
+
+    private func withFlusher(_ store: FakeStore, _ body: (FlusherFixture, ControlClient) throws -> Void) throws {
+        let fixture = try FlusherFixture(store: store)
+        defer { fixture.remove() }
+        let client = try fixture.start()
+        try body(fixture, client)
+        try fixture.stop(client)
+    }
+
+    /// Calls `body` at the first request of a kind, before it is carried out.
+    private func atFirst(_ kind: String, of store: FakeStore, _ body: @escaping @Sendable () -> Void) {
+        let isDone = Mutex(false)
+        store.hook.withLock {
+            $0.call = { name, _ in
+                let isFirst = isDone.withLock { old in
+                    guard name == kind, !old else { return false }
+                    old = true
+                    return true
+                }
+                if isFirst { body() }
+            }
+        }
+    }
+
+    @Test func namesThatChangedPlacesAndWereRewrittenAreUntangled() throws {
+        let store = FakeStore()
+        let remoteA = RemoteState.file(store.foreign("a", [1, 1, 1]), attributes)
+        let remoteB = RemoteState.file(store.foreign("b", [2, 2]), attributes)
+        try withFlusher(store) { fixture, client in
+            let journal = fixture.journal
+            try journal.exchange(
+                ObjectKey("a"),
+                ObjectKey("b"),
+                firstRemote: remoteA,
+                secondRemote: remoteB
+            )
+            try fixture.write("a", [3, 3, 3, 3])
+            try fixture.write("b", [4, 4, 4, 4, 4])
+            let left = try fixture.flush(client, timeout: 8)
+            #expect(left.isEmpty, "\(left)")
+            #expect(store.holds([ObjectKey("a"): [3, 3, 3, 3], ObjectKey("b"): [4, 4, 4, 4, 4]]))
+        }
+    }
+
+    @Test func theSameBytesWrittenAgainKeepTheirNewTimeAfterALostRequest() throws {
+        let store = FakeStore()
+        let base = store.foreign("a", [1, 2, 3])
+        try withFlusher(store) { fixture, client in
+            // The request never arrives, and the object has the tag that ours will have.
+            atFirst("put", of: store) { store.state.withLock { $0.isOffline = true } }
+            let old = FileAttributes(mode: 0o100600, uid: 1, gid: 1, modified: Timestamp(seconds: 5))
+            try fixture.write("a", [1, 2, 3], remote: .file(base, old))
+            _ = try client.call(.wake(volume: nil))
+            for _ in 0..<100 where store.requests("put") == 0 { usleep(20_000) }
+            usleep(200_000)
+            store.state.withLock { $0.isOffline = false }
+            let left = try fixture.flush(client, timeout: 20)
+            #expect(left.isEmpty && store.holds([ObjectKey("a"): [1, 2, 3]]))
+            #expect(store.objects[ObjectKey("a")]?.metadata.modified == FlusherFixture.attributes.modified)
+        }
+    }
+
+    @Test func whatARenameReplacesIsNotTakenForTheCopy() throws {
+        let store = FakeStore()
+        // Tags of multipart uploads, which tell nothing; everything else is alike.
+        let versions = [("a", UInt8(1)), ("b", UInt8(2))].map { name, byte in
+            let object = FakeStore.Object(
+                bytes: [byte],
+                tag: "\(name)-2",
+                metadata: ObjectMetadata(
+                    mode: attributes.mode,
+                    uid: attributes.uid,
+                    gid: attributes.gid,
+                    modified: attributes.modified
+                )
+            )
+            store.state.withLock { $0.objects[ObjectKey(name)] = object }
+            return object.version
+        }
+        try withFlusher(store) { fixture, client in
+            atFirst("copy", of: store) { store.state.withLock { $0.isOffline = true } }
+            try fixture.journal.rename(
+                from: ObjectKey("a"),
+                to: ObjectKey("b"),
+                sourceRemote: .file(versions[0], attributes),
+                targetRemote: .file(versions[1], attributes)
+            )
+            _ = try client.call(.wake(volume: nil))
+            for _ in 0..<100 where store.requests("copy") == 0 { usleep(20_000) }
+            usleep(200_000)
+            store.state.withLock { $0.isOffline = false }
+            let left = try fixture.flush(client, timeout: 20)
+            #expect(left.isEmpty && store.holds([ObjectKey("b"): [1]]))
+        }
+    }
+}
