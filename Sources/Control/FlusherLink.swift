@@ -12,6 +12,9 @@ package final class FlusherLink: Sendable {
         var isClosed = false
     }
 
+    /// The time between two wakes, in seconds.
+    private static let gathering = 0.1
+
     private let launcher: FlusherLauncher
     private let volume: String
     private let credentials: HandedCredentials?
@@ -69,6 +72,8 @@ package final class FlusherLink: Sendable {
                 _ = try connected.call(.wake(volume: volume), timeout: 30)
                 state.update { _ in }
                 pause = 0.1
+                // A copy of many files asks for a wake each: the flusher looks at all of them at once.
+                _ = state.wait(timeout: Self.gathering) { $0.isClosed ? true : nil }
             } catch {
                 Log.info("control", "waking the flusher: \(error)")
                 client?.shutdown()
