@@ -223,6 +223,23 @@ struct MultipartRun {
         }
     }
 
+    @Test func aVersionThatTookOurPlaceBeforeItWasLookedAtIsNotTakenForOurs() {
+        var machine = MultipartUploadMachine(
+            intent: UploadIntent(size: 10, base: .absent),
+            partSize: 100,
+            parallelism: 1,
+            md5: fakeDigest
+        )
+        _ = machine.start()
+        _ = machine.handle(.created(uploadID: "u"))
+        _ = machine.handle(.journalled)
+        _ = machine.handle(.partUploaded(number: 1, md5: fakeDigest([1]), entityTag: "t"))
+        let foreign = ObjectVersion(entityTag: EntityTag(opaque: "f"), size: 11)
+        var actions = machine.handle(.completed(foreign))
+        if case .abort? = actions.first { actions = machine.handle(.aborted) }
+        #expect(actions == [.conflict(foreign)])
+    }
+
     @Test func partSizesStayWithinTheLimits() {
         #expect(PartLayout.partSize(for: 0) == 8 << 20)
         #expect(PartLayout.partSize(for: 72_000 << 20) == 8 << 20)

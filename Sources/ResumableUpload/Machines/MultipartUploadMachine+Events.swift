@@ -30,7 +30,9 @@ extension MultipartUploadMachine {
         case .partFailed(let number, let fault, let retryAfter):
             running.remove(number)
             return partFailed(TransferPause(fault, retryAfter: retryAfter))
-        case .completed(let version): return end(.done(version))
+        case .completed(let version):
+            // Another version that took our place before it was looked at is not to be taken for ours.
+            return version.size == intent.size ? end(.done(version)) : settle(.end(.conflict(version)))
         case .failed(let fault, let retryAfter): return failed(TransferPause(fault, retryAfter: retryAfter))
         case .target(let found): return judged(found)
         case .aborted:
