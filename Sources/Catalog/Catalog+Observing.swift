@@ -19,7 +19,10 @@ extension Catalog {
                 known.version?.isSame(as: version) == true
             {
                 // Our own commit stays known as ours, and a link's text belongs to the version.
-                entry.committedGeneration = entry.committedGeneration ?? known.committedGeneration
+                if entry.committedGeneration == nil {
+                    entry.committedGeneration = known.committedGeneration
+                    entry.earlierGenerations = known.earlierGenerations
+                }
                 entry.target = entry.target ?? known.target
                 entry.metadata = entry.metadata ?? known.metadata
             }
@@ -38,17 +41,24 @@ extension Catalog {
         try store(CatalogEntry(path: path, kind: .absent, checkedAt: time), since: token)
     }
 
+    /// How many generations of the same bytes an entry remembers.
+    private static let earlierLimit = 8
+
     /// Our upload of `generation` made `version` the object at a path; the folders above it exist now.
+    ///
+    /// With `source` it is a copy of that version at that path, with other attributes or another name: what made the
+    /// source made this too.
     package func committed(
         _ path: ObjectKey,
         version: ObjectVersion,
         metadata: ObjectMetadata?,
         target: ObjectKey? = nil,
         generation: Int64?,
+        source: (path: ObjectKey, version: ObjectVersion)? = nil,
         at time: Timestamp
     ) throws(DatabaseError) {
         try write { entries throws(DatabaseError) in
-            let entry = CatalogEntry(
+            var entry = CatalogEntry(
                 path: path,
                 kind: .file,
                 version: version,
@@ -57,6 +67,12 @@ extension Catalog {
                 checkedAt: time,
                 committedGeneration: generation
             )
+            if let source, let old = try entries.entry(source.path)?.entry,
+                old.version?.isSame(as: source.version) == true
+            {
+                let earlier = [old.committedGeneration].compactMap { $0 } + old.earlierGenerations
+                entry.earlierGenerations = Array(earlier.prefix(Self.earlierLimit))
+            }
             try entries.commit(entry)
         }
     }

@@ -27,6 +27,13 @@ package struct CatalogEntry: Hashable, Sendable {
     package var checkedAt: Timestamp
     /// The journal generation whose upload made `version`, when we made it.
     package var committedGeneration: Int64?
+    /// Earlier generations of the same bytes, newest first: the version is a copy of what they made.
+    package var earlierGenerations: [Int64] = []
+
+    /// Whether the version has the content of a generation of ours.
+    package func isMade(by generation: Int64) -> Bool {
+        committedGeneration == generation || earlierGenerations.contains(generation)
+    }
 
     package init(
         path: ObjectKey,

@@ -99,6 +99,7 @@ final class CatalogStore: Sendable {
             stamp INTEGER NOT NULL,
             PRIMARY KEY (folder, name)
         ) WITHOUT ROWID;
-        """
+        """,
+        "ALTER TABLE entry ADD COLUMN earlier TEXT",
     ]
 }

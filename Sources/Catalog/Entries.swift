@@ -13,7 +13,7 @@ struct Entries {
 
     private static let select = """
         SELECT f.path, e.name, e.kind, e.tag, e.size, e.changed, e.has_metadata, e.mode, e.uid, e.gid, e.modified,
-            e.target, e.has_marker, e.checked_at, e.generation, e.stamp
+            e.target, e.has_marker, e.checked_at, e.generation, e.stamp, e.earlier
         FROM folder f JOIN entry e ON e.folder = f.id
         """ + " "
 
@@ -32,7 +32,7 @@ struct Entries {
     func put(_ entry: CatalogEntry, stamp: Int64) throws(DatabaseError) {
         let metadata = entry.metadata
         try connection.run(
-            "INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 .integer(try folder(entry.path.parent)), .key(entry.path.name), .integer(entry.kind.rawValue),
                 Self.tag(entry.version?.entityTag), .integer(entry.version?.size), .time(entry.version?.lastModified),
@@ -40,6 +40,7 @@ struct Entries {
                 .integer(metadata?.uid.map { Int64($0) }), .integer(metadata?.gid.map { Int64($0) }),
                 .time(metadata?.modified), .key(entry.target), .integer(entry.hasMarker.map { $0 ? 1 : 0 }),
                 .time(entry.checkedAt), .integer(entry.committedGeneration), .integer(stamp),
+                Self.list(entry.earlierGenerations),
             ]
         )
     }
@@ -92,7 +93,7 @@ struct Entries {
         let version = row.optionalInteger(4).map { size in
             ObjectVersion(entityTag: tag(row.optionalText(3)), size: size, lastModified: row.optionalTime(5))
         }
-        let entry = CatalogEntry(
+        var entry = CatalogEntry(
             path: row.key(0).appending(row.key(1)),
             kind: kind,
             version: version,
@@ -102,7 +103,12 @@ struct Entries {
             checkedAt: row.time(13),
             committedGeneration: row.optionalInteger(14)
         )
+        entry.earlierGenerations = row.optionalText(16)?.split(separator: ",").compactMap { Int64($0) } ?? []
         return (entry, row.integer(15))
+    }
+
+    private static func list(_ generations: [Int64]) -> Value {
+        generations.isEmpty ? .null : .text(generations.map(String.init).joined(separator: ","))
     }
 
     private static func tag(_ tag: EntityTag?) -> Value {

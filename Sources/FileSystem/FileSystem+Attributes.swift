@@ -40,6 +40,7 @@ extension FileSystem {
             let node = try translating {
                 try journal.setAttributes(at: path, remote: try view.state(of: path), changes)
             }
+            if let node { _ = try adoptUpload(inode, node) }
             inode.state.withLock { state in
                 state.attributes = state.attributes.applying(changes)
                 state.noteRow(node)

@@ -138,11 +138,34 @@ extension FileSystem {
     /// False when it is not the inode's content any more, because the remote changed.
     func follow(_ inode: Inode, at path: ObjectKey) throws(FileError) -> Bool {
         switch try presence(path) {
-        case .absent: false
-        case .row(let node): inode.kind == node.inodeKind && inode.follows(node)
+        case .absent: return false
+        case .row(let node):
+            guard inode.kind == node.inodeKind else { return false }
+            if try adoptUpload(inode, node) { return true }
+            return inode.follows(node)
         case .remote(let entry, let attributes):
-            inode.follows(entry, attributes ?? inode.state.withLock { $0.attributes }, path)
+            return inode.follows(entry, attributes ?? inode.state.withLock { $0.attributes }, path)
         }
+    }
+
+    /// Takes over a row whose content is the remote object that an upload of this inode's own content became.
+    ///
+    /// That happens when the flusher finishes just before a change of name or attributes makes the row; false when
+    /// the row is anything else.
+    func adoptUpload(_ inode: Inode, _ node: JournalNode) throws(FileError) -> Bool {
+        guard let generation = node.generation, case .remote(let key, let version) = generation.underlay,
+            let own = inode.state.withLock({ $0.content.generation }), own != generation.id,
+            let entry = try translating({ try view.entry(key) }), entry.isMade(by: own.value),
+            entry.version?.isSame(as: version) == true
+        else { return false }
+        inode.state.withLock { state in
+            guard state.content.generation == own else { return }
+            state.node = node.id
+            state.content.generation = generation.id
+            state.content.uploaded = nil
+            state.isWritable = false
+        }
+        return true
     }
 }
 
@@ -233,7 +256,7 @@ extension Inode.State {
     fileprivate func isLineage(of entry: CatalogEntry) -> Bool {
         guard let version = entry.version else { return false }
         if let generation = content.generation {
-            return entry.committedGeneration == generation.value
+            return entry.isMade(by: generation.value)
         }
         if target != nil { return target == entry.target }
         return content.wholeRemote?.version.isSame(as: version) ?? false

@@ -77,6 +77,7 @@ extension FileSystem {
             }
             let (moved, replaced) = table.move(move.parent, move.name, to: move.newParent, move.newName)
             if let replaced { detach(replaced) }
+            if let moved, let node { _ = try adoptUpload(moved, node) }
             moved?.wasMoved(node, to: new)
             try touchFolders(move)
         }
@@ -170,9 +171,15 @@ extension FileSystem {
             let (here, there) = (table.child(parent, name), table.child(newParent, newName))
             if let here { table.place(here, newParent, newName) }
             if let there { table.place(there, parent, name) }
-            try here?.wasMoved(translating { try journal.node(at: second) }, to: second)
-            try there?.wasMoved(translating { try journal.node(at: first) }, to: first)
+            try noteMoved(here, to: second)
+            try noteMoved(there, to: first)
         }
+    }
+
+    private func noteMoved(_ inode: Inode?, to path: ObjectKey) throws(FileError) {
+        let node = try translating { try journal.node(at: path) }
+        if let inode, let node { _ = try adoptUpload(inode, node) }
+        inode?.wasMoved(node, to: path)
     }
 
     private func paths(_ move: Move) throws(FileError) -> (ObjectKey, ObjectKey) {

@@ -19,7 +19,8 @@ struct CatalogAdapter: CatalogSink {
         version: ObjectVersion,
         attributes: FileAttributes,
         target: ObjectKey?,
-        generation: GenerationID?
+        generation: GenerationID?,
+        source: (path: ObjectKey, version: ObjectVersion)?
     ) {
         note(path) { () throws(DatabaseError) in
             try catalog.committed(
@@ -28,6 +29,7 @@ struct CatalogAdapter: CatalogSink {
                 metadata: ObjectMetadata(attributes),
                 target: target,
                 generation: generation?.value,
+                source: source,
                 at: .now()
             )
         }

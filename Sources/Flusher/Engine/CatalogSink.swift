@@ -15,7 +15,8 @@ package protocol CatalogSink: Sendable {
         version: ObjectVersion,
         attributes: FileAttributes,
         target: ObjectKey?,
-        generation: GenerationID?
+        generation: GenerationID?,
+        source: (path: ObjectKey, version: ObjectVersion)?
     )
     /// We deleted the object at `path`.
     func removed(_ path: ObjectKey)

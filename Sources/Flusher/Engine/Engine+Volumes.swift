@@ -260,7 +260,8 @@ private struct NoCatalog: CatalogSink {
         version: ObjectVersion,
         attributes: FileAttributes,
         target: ObjectKey?,
-        generation: GenerationID?
+        generation: GenerationID?,
+        source: (path: ObjectKey, version: ObjectVersion)?
     ) {}
     func removed(_ path: ObjectKey) {}
     func committedDirectory(_ path: ObjectKey, attributes: FileAttributes) {}

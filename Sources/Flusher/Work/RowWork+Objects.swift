@@ -97,13 +97,19 @@ extension RowWork {
             version: version,
             attributes: node.attributes,
             target: node.target,
-            generation: transfer.generation
+            generation: transfer.generation,
+            source: node.generation?.id == transfer.generation ? source(of: node) : nil
         )
         let completion = try journal { (journal) throws(JournalError) in
             try journal.completeTransfer(transfer.id, version: version, hasAttributes: hasAttributes)
         }
         session.forget(transfer.id)
         if case .settled = completion { settings.publish(.committed(volume: session.id, path: transfer.key)) }
+    }
+
+    /// The remote object that a row is a copy of, with another name or other attributes.
+    private func source(of node: JournalNode) -> (path: ObjectKey, version: ObjectVersion)? {
+        node.generation?.wholeRemote.map { ($0.key, $0.version) }
     }
 
     /// Ours met another version at the remote, which stays; ours goes beside it.
