@@ -104,7 +104,9 @@ extension Catalog {
         try write { entries throws(DatabaseError) in
             if let old = try entries.entry(path), old.entry.kind == .directory { return }
             let gone = CatalogEntry(path: path, kind: .absent, checkedAt: time)
-            try entries.put(gone, stamp: try entries.nextStamp())
+            let stamp = try entries.nextStamp()
+            try entries.put(gone, stamp: stamp)
+            try entries.forgetImpliedFolders(above: path, stamp, time)
         }
     }
 
@@ -115,7 +117,9 @@ extension Catalog {
             if try entries.hasChildren(path) {
                 entry = CatalogEntry(path: path, kind: .directory, hasMarker: false, checkedAt: time)
             }
-            try entries.put(entry, stamp: try entries.nextStamp())
+            let stamp = try entries.nextStamp()
+            try entries.put(entry, stamp: stamp)
+            try entries.forgetImpliedFolders(above: path, stamp, time)
         }
     }
 
@@ -151,6 +155,31 @@ extension Entries {
             try put(CatalogEntry(path: folder, kind: .directory, checkedAt: entry.checkedAt), stamp: stamp)
             folder = folder.parent
         }
+    }
+
+    /// Folders that nothing but the names in them implied are gone with the last of these.
+    ///
+    /// One that was to stay has a row in the journal, which counts more than this.
+    fileprivate func forgetImpliedFolders(
+        above path: ObjectKey,
+        _ stamp: Int64,
+        _ time: Timestamp
+    ) throws(DatabaseError) {
+        var folder = path.parent
+        while !folder.isRoot {
+            guard let known = try entry(folder)?.entry, known.kind == .directory else { return }
+            // Of a folder that was never listed there may be more than is known.
+            guard known.hasMarker != true else { return }
+            let isKnown = try isListed(folder)
+            let hasMore = try hasChildren(folder)
+            guard isKnown, !hasMore else { return }
+            try put(CatalogEntry(path: folder, kind: .absent, checkedAt: time), stamp: stamp)
+            folder = folder.parent
+        }
+    }
+
+    private func isListed(_ folder: ObjectKey) throws(DatabaseError) -> Bool {
+        try connection.exists("SELECT 1 FROM folder WHERE path = ? AND listed_at IS NOT NULL", [.key(folder)])
     }
 
     fileprivate func hasChildren(_ path: ObjectKey) throws(DatabaseError) -> Bool {

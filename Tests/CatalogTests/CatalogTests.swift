@@ -244,4 +244,31 @@ import Testing
         #expect(throws: DatabaseError.self) { try catalog.finishListing(of: .root, token, summary, at: time) }
         #expect(try catalog.folderState(.root) == nil)
     }
+
+    @Test func aFolderThatOnlyItsNamesImpliedGoesWithTheLastOfThem() throws {
+        defer { removeAll() }
+        try catalog.noteEmpty(key("d"), at: time)
+        try catalog.noteEmpty(key("d/e"), at: time)
+        try catalog.committed(key("d/e/a"), version: version("1"), metadata: nil, generation: 1, at: time)
+        try catalog.committed(key("d/b"), version: version("1"), metadata: nil, generation: 2, at: time)
+        try catalog.removed(key("d/e/a"), at: time)
+        #expect(try names("d") == ["d/b"])
+        try catalog.removed(key("d/b"), at: time)
+        #expect(try names("").isEmpty)
+    }
+
+    @Test func aFolderThatWasNeverListedMayHoldMore() throws {
+        defer { removeAll() }
+        try catalog.committed(key("d/a"), version: version("1"), metadata: nil, generation: 1, at: time)
+        try catalog.removed(key("d/a"), at: time)
+        #expect(try names("") == ["d"])
+    }
+
+    @Test func aFolderWithAMarkerStaysWhenItIsEmpty() throws {
+        defer { removeAll() }
+        try catalog.committedDirectory(key("d"), version: nil, metadata: nil, at: time)
+        try catalog.committed(key("d/a"), version: version("1"), metadata: nil, generation: 1, at: time)
+        try catalog.removed(key("d/a"), at: time)
+        #expect(try names("") == ["d"])
+    }
 }
