@@ -84,8 +84,12 @@ package final class MountSession: Sendable {
             return !state.isEnding
         }
         guard isFirst else { return }
-        if umount2(options.mountpoint, 0) == 0 { return }
-        Log.notice("mount", "\(options.mountpoint) is in use; leaving it all the same")
+        if umount2(options.mountpoint, 0) == 0 {
+            // The kernel ends the loop, unless another mount namespace holds a copy of the mount.
+            if state.wait(timeout: 1, until: { $0.session == nil ? true : nil }) != nil { return }
+        } else if errno == EBUSY {
+            Log.notice("mount", "\(options.mountpoint) is in use; leaving it all the same")
+        }
         interruptLoop()
     }
 
@@ -139,8 +143,14 @@ package final class MountSession: Sendable {
                 if sigwait(&signals, &number) == 0 { unmount() }
             }
         }
+        let presence = MountPresence(mountpoint: options.mountpoint)
         try Thread.detached(name: "upkeep") { [self] in
-            while state.wait(timeout: 5, until: { $0.isEnding ? true : nil }) == nil { fileSystem.maintain() }
+            while state.wait(timeout: 5, until: { $0.isEnding ? true : nil }) == nil {
+                fileSystem.maintain()
+                guard let presence, !presence.isPresent() else { continue }
+                Log.notice("mount", "\(options.mountpoint) was unmounted, a copy elsewhere keeps it; leaving")
+                interruptLoop()
+            }
         }
     }
 

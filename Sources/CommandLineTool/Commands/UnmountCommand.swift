@@ -27,8 +27,9 @@ enum UnmountCommand {
         guard MountTable.isMoorage(at: path) else {
             throw CommandFailure("unmount: \(path): no bucket is mounted there; see moorage status")
         }
+        let server = volume.flatMap { FileLock.holder(of: instance.directories.places(of: $0).mountLock).pid }
         try detach(path)
-        if let volume { try waitForEnd(of: volume, instance) }
+        if let volume { try waitForEnd(of: volume, server, instance) }
         guard arguments.has("wait"), let volume else { return 0 }
         return try FlushCommand.run(instance, UploadSelection(volumes: [volume.id]), timeout: timeout)
     }
@@ -55,11 +56,24 @@ enum UnmountCommand {
     }
 
     /// Waits until the mount's process has committed what was closed and let go of the volume.
-    private static func waitForEnd(of volume: VolumeDescription, _ instance: Instance) throws(CommandFailure) {
+    ///
+    /// A copy of the mount in another mount namespace keeps the process serving: after a while it is told to end.
+    private static func waitForEnd(
+        of volume: VolumeDescription,
+        _ server: Int32?,
+        _ instance: Instance
+    ) throws(CommandFailure) {
         let lock = instance.directories.places(of: volume).mountLock
-        let end = monotonicSeconds() + 120
-        while FileLock.holder(of: lock).isHeld {
-            guard monotonicSeconds() < end else {
+        let start = monotonicSeconds()
+        var isTold = false
+        while true {
+            let holder = FileLock.holder(of: lock)
+            guard holder.isHeld else { return }
+            if !isTold, monotonicSeconds() > start + 2, let server, server > 1, holder.pid == server {
+                isTold = true
+                kill(server, SIGTERM)
+            }
+            guard monotonicSeconds() < start + 120 else {
                 throw CommandFailure("unmount: \(volume.remote): the mount's process does not end; see its log")
             }
             usleep(20_000)

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the Moorage authors
+"""However a mount ends, its process ends and what was closed is kept."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from harness.instance import is_mounted
+from harness.processes import is_alive, wait_until
+from harness.trees import write_file
+
+
+@pytest.fixture
+def keeper(mount):
+    """A process in a mount namespace of its own, made while the bucket is mounted, so with a copy of the mount."""
+    process = subprocess.Popen(["unshare", "--mount", "sleep", "120"])
+    table = f"/proc/{process.pid}/mountinfo"
+
+    def has_own_copy():
+        same = os.readlink("/proc/self/ns/mnt") == os.readlink(f"/proc/{process.pid}/ns/mnt")
+        with open(table, encoding="utf-8") as lines:
+            return not same and any(f" {mount.path} " in line for line in lines)
+
+    wait_until(has_own_copy, what="the namespace with a copy of the mount")
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="making a mount namespace needs root")
+@pytest.mark.parametrize("command", ["moorage", "umount"])
+def test_a_copy_of_the_mount_elsewhere_keeps_no_process(instance, mount, keeper, command):
+    write_file(mount / "file", b"kept")
+    pid = mount.pid
+    if command == "moorage":
+        mount.unmount()
+    else:
+        subprocess.run(["umount", mount.path], check=True, timeout=30)
+    wait_until(lambda: not is_alive(pid), timeout=30, what="the end of the mount's process")
+    mount.mount_again()
+    with open(mount / "file", "rb") as file:
+        assert file.read() == b"kept"
+    assert keeper.poll() is None, "the copy was there all the time"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_unmounts(instance, mount, number):
+    write_file(mount / "file", b"kept")
+    pid = mount.pid
+    os.kill(pid, number)
+    wait_until(lambda: not is_alive(pid), timeout=30, what="the end of the mount's process")
+    assert not is_mounted(mount.path)
+    instance.flush()
+    assert instance.pending_files() == 0
+
+
+def test_a_signal_unmounts_although_a_file_is_open(instance, mount):
+    pid = mount.pid
+    file = os.open(mount / "open", os.O_WRONLY | os.O_CREAT)
+    os.write(file, b"written")
+    os.fsync(file)
+    os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: not is_alive(pid), timeout=30, what="the end of the mount's process")
+    with pytest.raises(OSError):
+        os.close(file)
+    wait_until(lambda: not is_mounted(mount.path), what="the end of the mount")
+    mount.mount_again()
+    with open(mount / "open", "rb") as file:
+        assert file.read() == b"written"
