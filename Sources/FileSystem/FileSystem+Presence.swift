@@ -77,13 +77,22 @@ extension FileSystem {
     }
 
     /// The inode of a row: the one that made it, or that shows the remote version under it, or a new one.
-    func inode(for node: JournalNode, _ parent: InodeNumber, _ name: ObjectKey) -> Inode? {
+    func inode(
+        for node: JournalNode,
+        _ parent: InodeNumber,
+        _ name: ObjectKey,
+        isNewest: Bool = false
+    ) -> Inode? {
         guard let kind = node.inodeKind else { return nil }
         if let open = openNodes.withLock({ $0[node.id] }) {
             table.place(open, parent, name)
             return open
         }
         if let known = table.child(parent, name), known.kind == kind, known.follows(node) { return known }
+        // The file may have got another row since: it is not to lose its name to what it was.
+        if !isNewest, let now = try? journal.node(at: node.path), now.sequence != node.sequence {
+            return inode(for: now, parent, name, isNewest: true)
+        }
         supersede(parent, name, node.path)
         let inode = table.insert(parent, name, kind: kind, attributes: node.attributes)
         inode.show(node)
@@ -178,7 +187,7 @@ extension Inode {
             let isOwn = state.node == node.id
             state.node = node.id
             if !state.isBusy {
-                state.show(node)
+                if !isOwn || !state.isAsNew(as: node) { state.show(node) }
             } else if !isOwn {
                 // A row over the remote version that this shows: by a move, or a change of attributes.
                 state.content.generation = node.generation?.id ?? state.content.generation
@@ -223,6 +232,13 @@ extension Inode {
 extension Inode.State {
     /// While the file is open or being cut, or has changes not recorded, this side knows its content best.
     fileprivate var isBusy: Bool { handles > 0 || isWritable || activeWrites > 0 || revision != recorded }
+
+    /// Whether this side has closed the content of this reading of the row, or a later one: it knows more than the
+    /// reading, which may be of before.
+    fileprivate func isAsNew(as node: JournalNode) -> Bool {
+        guard let known = content.generation, let read = node.generation?.id else { return false }
+        return read <= known
+    }
 
     fileprivate mutating func show(_ node: JournalNode) {
         attributes = node.attributes

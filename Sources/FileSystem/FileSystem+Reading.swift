@@ -3,6 +3,7 @@
 
 package import Base
 internal import BlockCache
+internal import Glibc
 internal import Journal
 internal import ObjectStore
 internal import Platform
@@ -27,13 +28,33 @@ extension FileSystem {
     ) throws(FileError) {
         guard handle.isReadable else { throw .badHandle }
         do throws(FileError) {
-            try readOnce(handle, range, answer)
+            try readUncut(handle, range, answer)
         } catch {
             // The remote object under local bytes may have gone because they have been fetched into
             // staging meanwhile, or because our own upload took its place: look once more.
             guard case .stale = error, try reload(handle.inode) else { throw error }
             try readOnce(handle, range, answer)
         }
+    }
+
+    /// Reads once more when the file was cut while its local bytes were read.
+    private func readUncut(
+        _ handle: FileHandle,
+        _ range: ByteRange,
+        _ answer: (ReadBytes) -> Void
+    ) throws(FileError) {
+        for _ in 0..<16 {
+            let revision = handle.inode.state.withLock { $0.revision }
+            do throws(FileError) {
+                return try readOnce(handle, range, answer)
+            } catch {
+                guard case .writeFailed = error else { throw error }
+                let isBeingCut = handle.inode.state.withLock { $0.activeWrites > 0 || $0.revision != revision }
+                guard isBeingCut else { throw error }
+                usleep(1000)
+            }
+        }
+        try readOnce(handle, range, answer)
     }
 
     private func readOnce(
