@@ -126,6 +126,10 @@ let package = Package(
         tests("TestSupport", ["Base", "Platform"]),
         tests("Control", ["Base", "Platform", "Control"]),
         tests("Policy", ["Base", "Policy"]),
+        tests(
+            "FileSystem",
+            ["Base", "Platform", "HTTPWire", "ObjectStore", "Catalog", "BlockCache", "Journal", "FileSystem"]
+        ),
         tests("BlockCache", ["Base", "Platform", "ObjectStore", "BlockCache"]),
         tests("S3Wire", ["Base", "Digests", "HTTPWire", "S3Wire"]),
         tests("CurlTransport", ["Base", "Platform", "HTTPWire", "CurlTransport"]),

@@ -40,13 +40,25 @@ package struct CacheFile: ~Copyable, Sendable {
         let geometry = BlockGeometry(size: version.size, preferredBlockSize: preferredBlockSize)
         let header = header(key: key, version: version, blockSize: geometry.blockSize)
         let trailer = trailerOffset(size: version.size)
-        if !holds(path, header, at: trailer) {
-            try Files.removeIfPresent(path)
-            let created = try FileDescriptor.open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW)
-            try write(header, to: created, at: trailer)
-        }
+        if !holds(path, header, at: trailer) { try create(path, header, at: trailer) }
         let descriptor = try FileDescriptor.open(path, O_RDWR | O_NOFOLLOW)
         return CacheFile(descriptor, geometry, firstSlot: trailer + Int64(header.count))
+    }
+
+    /// Puts an empty cache file at the path.
+    ///
+    /// It is complete when it appears: another thread, or the other process, may be about to do the same.
+    private static func create(_ path: String, _ header: [UInt8], at offset: Int64) throws(SystemError) {
+        let temporary = "\(path).\(Randomness.hexadecimal(bytes: 6))"
+        let file = try FileDescriptor.open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW)
+        do throws(SystemError) {
+            try write(header, to: file, at: offset)
+            // What was there belonged to another object, or was damaged.
+            try Files.rename(temporary, to: path)
+        } catch {
+            try? Files.removeIfPresent(temporary)
+            throw error
+        }
     }
 
     /// Turns a complete file into a cache file: checks its length and appends a trailer with every block's checksum.

@@ -45,7 +45,21 @@ package enum FileError: Error, Hashable, Sendable, CustomStringConvertible {
         case .stale: "the object changed at the remote"
         case .unreachable: "the remote does not answer and this is not known locally"
         case .writeFailed: "an earlier write to this file failed"
-        default: "\(self as Any)"
+        case .noEntry: "no such file or folder"
+        case .exists: "the name exists"
+        case .notDirectory: "not a folder"
+        case .isDirectory: "a folder"
+        case .notEmpty: "the folder is not empty"
+        case .invalidArgument: "invalid argument"
+        case .nameTooLong: "the name is too long"
+        case .illegalName: "the name is not UTF-8"
+        case .readOnly: "mounted read-only"
+        case .notPermitted: "not permitted"
+        case .notSupported: "not supported"
+        case .noAttribute: "no such attribute"
+        case .bufferTooSmall: "the buffer is too small"
+        case .tooLarge: "larger than an object may be"
+        case .badHandle: "not open for this"
         }
     }
 }

@@ -84,6 +84,11 @@ package final class FileSystem: Sendable {
         }
     }
 
+    /// Somebody else reached the remote: there is no need to wait any longer.
+    package func remoteBecameReachable() {
+        view.remote.becameReachable()
+    }
+
     /// Trims the cache; to be called every few seconds.
     package func maintain() {
         cache.maintain()

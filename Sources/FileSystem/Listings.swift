@@ -27,7 +27,7 @@ final class Listings: Sendable {
     func isFresh(_ folder: ObjectKey, age: Double) -> Bool {
         state.inspect { state in
             guard let listed = state.listed[folder] else { return false }
-            return monotonicSeconds() - listed.at < max(age, listed.cost * 20)
+            return age > 0 && monotonicSeconds() - listed.at < max(age, listed.cost * 20)
         }
     }
 

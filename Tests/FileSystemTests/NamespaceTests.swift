@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import Catalog
+import FileSystem
+import Journal
+import ObjectStore
+import Platform
+import Testing
+
+@Suite struct NamespaceTests {
+    @Test func remoteNamesAndLocalOnesShowTogether() throws {
+        let volume = try Volume()
+        volume.store.set("a", [1])
+        volume.store.set("d/x", [2])
+        try volume.put("b", [3])
+        try volume.makeFolder("e")
+        #expect(try volume.names("") == ["a", "b", "d", "e"])
+        #expect(try volume.names("d") == ["x"])
+        #expect(try volume.names("e").isEmpty)
+    }
+
+    @Test func removedNamesAreGoneAtOnceAndStayGone() throws {
+        let volume = try Volume()
+        volume.store.set("a", [1])
+        volume.store.set("d/x", [2])
+        try volume.unlink("a")
+        try volume.unlink("d/x")
+        try volume.removeFolder("d")
+        #expect(try volume.names("").isEmpty)
+        try volume.mountAgain()
+        #expect(try volume.names("").isEmpty)
+        #expect(throws: FileError.noEntry) { try volume.number("a") }
+    }
+
+    @Test func aFolderWithRemoteNamesIsNotEmpty() throws {
+        let volume = try Volume()
+        volume.store.set("d/x", [2])
+        #expect(throws: FileError.notEmpty) { try volume.removeFolder("d") }
+    }
+
+    @Test func anImpliedFolderOutlivesItsLastName() throws {
+        let volume = try Volume()
+        volume.store.set("d/x", [2])
+        try volume.rename("d/x", "y")
+        #expect(try volume.names("") == ["d", "y"])
+        #expect(try volume.journal.node(at: ObjectKey("d"))?.kind == .directory)
+    }
+
+    @Test func renamingAFolderTakesEverythingInItAlong() throws {
+        let volume = try Volume()
+        volume.store.set("d/x", [1])
+        volume.store.set("d/e/y", [2, 2])
+        try volume.put("d/local", [3, 3, 3])
+        try volume.rename("d", "f")
+        #expect(try volume.names("") == ["f"])
+        #expect(try volume.names("f") == ["e", "local", "x"])
+        #expect(try volume.content("f/e/y") == [2, 2])
+        #expect(try volume.content("f/local") == [3, 3, 3])
+        try volume.mountAgain()
+        #expect(try volume.content("f/x") == [1])
+        #expect(throws: FileError.noEntry) { try volume.number("d") }
+    }
+
+    @Test func whatWasUploadedWhileAFolderMovesIsNotLeftBehind() throws {
+        let volume = try Volume(metadataAge: 100)
+        try volume.makeFolder("d")
+        try volume.put("d/x", [1, 2, 3])
+        let node = try #require(try volume.journal.node(at: ObjectKey("d/x")))
+        // As the flusher leaves it: the catalog knows the upload, the row is gone.
+        try volume.upload(node, [1, 2, 3])
+        try volume.rename("d", "f")
+        #expect(try volume.content("f/x") == [1, 2, 3])
+        #expect(try volume.journal.node(at: ObjectKey("d/x"))?.isTombstone == true)
+    }
+
+    @Test func renameReplacesFilesButNotWhenToldNotTo() throws {
+        let volume = try Volume()
+        try volume.put("a", [1])
+        try volume.put("b", [2])
+        #expect(throws: FileError.exists) { try volume.rename("a", "b", flags: 1) }
+        try volume.rename("a", "b")
+        #expect(try volume.content("b") == [1])
+        #expect(try volume.names("") == ["b"])
+    }
+
+    @Test func twoFilesCanChangePlaces() throws {
+        let volume = try Volume()
+        volume.store.set("a", [1])
+        try volume.put("b", [2])
+        try volume.rename("a", "b", flags: 2)
+        #expect(try volume.content("a") == [2])
+        #expect(try volume.content("b") == [1])
+    }
+
+    @Test func aFolderCannotMoveIntoItself() throws {
+        let volume = try Volume()
+        try volume.makeFolder("d")
+        #expect(throws: FileError.invalidArgument) { try volume.rename("d", "d/e") }
+    }
+
+    @Test func attributesComeFromMetadataAndDefaults() throws {
+        let volume = try Volume()
+        volume.store.set("plain", [1])
+        volume.store.set("exec", [1], mode: 0o100755)
+        volume.store.set("link", Array("exec".utf8), mode: 0o120777)
+        #expect(try volume.status("plain").attributes.mode == 0o100644)
+        #expect(try volume.status("plain").attributes.uid == 1)
+        #expect(try volume.status("exec").attributes.mode == 0o100755)
+        #expect(try volume.files.readLink(volume.number("link")) == ObjectKey("exec"))
+    }
+
+    @Test func changedAttributesSurviveAndContentIsNotFetched() throws {
+        let volume = try Volume()
+        volume.store.set("a", [UInt8](repeating: 7, count: 300_000))
+        let changes = AttributeChanges(permissions: 0o600, modified: Timestamp(seconds: 5))
+        _ = try volume.files.setAttributes(volume.number("a"), changes, size: nil)
+        try volume.mountAgain()
+        #expect(try volume.status("a").attributes.mode == 0o100600)
+        #expect(try volume.status("a").attributes.modified == Timestamp(seconds: 5))
+        #expect(volume.store.state.inspect { $0.fetched } == 0)
+    }
+
+    @Test func namesThatKeysCannotHoldAreRefused() throws {
+        let volume = try Volume()
+        #expect(throws: FileError.nameTooLong) { try volume.put(String(repeating: "x", count: 256), [1]) }
+        let caller = Caller(uid: 0, gid: 0, umask: 0)
+        #expect(throws: FileError.illegalName) {
+            try volume.files.makeDirectory(Volume.root, ObjectKey(bytes: [0xFF]), mode: 0o755, caller: caller)
+        }
+    }
+
+    @Test func aListingAsksForAttributesOnceAVersion() throws {
+        let volume = try Volume(metadataAge: 100)
+        for index in 0..<5 { volume.store.set("f\(index)", [1]) }
+        for _ in 0..<3 {
+            for index in 0..<5 { _ = try volume.status("f\(index)") }
+        }
+        #expect(volume.store.state.inspect { $0.heads } == 5)
+        #expect(volume.store.state.inspect { $0.listings } == 1)
+    }
+}
+
+extension Volume {
+    /// Ends a row as the flusher does after its upload: the catalog first, then the journal.
+    func upload(_ node: JournalNode, _ content: [UInt8]) throws {
+        let version = store.set(node.path.string, content, mode: node.attributes.mode)
+        let generation = try #require(node.generation)
+        let transfer = try #require(try journal.beginTransfer(of: node, method: .put))
+        try journal.markCommitting(transfer.id, expectedTag: nil)
+        try catalog.committed(
+            node.path,
+            version: version,
+            metadata: ObjectMetadata(mode: node.attributes.mode, uid: 5, gid: 6, modified: node.attributes.modified),
+            generation: generation.id.value,
+            at: .now()
+        )
+        _ = try journal.completeTransfer(transfer.id, version: version)
+    }
+}
