@@ -115,7 +115,7 @@ extension FileSystem {
         // The row may have moved to the name of a conflict copy.
         if let id = old.node, let row = try translating({ try journal.node(id) }) {
             return try translating {
-                try journal.beginWriting(at: row.path, remote: try view.state(of: row.path))
+                try journal.beginWriting(at: row.path, remote: try view.state(of: row.path), expecting: id)
             }
         }
         if let path = table.path(of: inode.number), try follow(inode, at: path) {

@@ -49,6 +49,20 @@ import Testing
         #expect(try journal.blockers(of: node) == [.open])
     }
 
+    @Test func aRowThatWasReplacedIsNotWrittenTo() throws {
+        let node = try journal.beginWriting(at: "a", remote: remoteFile)
+        #expect(try journal.beginWriting(at: "a", remote: remoteFile, expecting: node.id).id == node.id)
+        try journal.remove(at: "a", remote: remoteFile)
+        let tombstone = try #require(try journal.node(at: "a"))
+        #expect(throws: JournalError.self) {
+            _ = try journal.beginWriting(at: "a", remote: remoteFile, expecting: NodeID(tombstone.id.value + 1))
+        }
+        #expect(throws: JournalError.self) {
+            _ = try journal.beginWriting(at: "b", remote: remoteFile, expecting: node.id)
+        }
+        #expect(try journal.node(at: "b") == nil, "nothing was made for a name without the row")
+    }
+
     @Test func aFileOpenedAndClosedUnchangedIsCleanAgain() throws {
         let node = try journal.beginWriting(at: "a", remote: remoteFile)
         let generation = try #require(node.generation)

@@ -8,6 +8,8 @@ internal import Platform
 extension Journal {
     /// Opens a file's content for changes and returns its row, whose generation is not sealed.
     ///
+    /// With `expecting`, `.notFound` when another row, or none, is at the path: its content would be another's.
+    ///
     /// A clean file gets a row whose content shows the remote's; a sealed generation is opened again; one
     /// whose upload runs stays as it is under a new one. Already open: returned as it is. The caller then changes
     /// a copy of `generation.content`, writes to the staging file, and calls ``record(_:_:content:modified:durable:now:)``
@@ -15,9 +17,13 @@ extension Journal {
     package func beginWriting(
         at path: ObjectKey,
         remote: @autoclosure () throws(JournalError) -> RemoteState,
+        expecting row: NodeID? = nil,
         now: Timestamp = .now()
     ) throws(JournalError) -> JournalNode {
         try change(at: now) { change throws(JournalError) in
+            if let row, try change.tables.node(at: path)?.id != row {
+                throw JournalError(.notFound, "journal: the row was replaced meanwhile")
+            }
             let remote = try remote()
             var node = try change.materialize(path, remote)
             guard node.kind == .file, let generation = node.generation else {
