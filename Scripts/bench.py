@@ -79,7 +79,7 @@ class Server:
         self.url = self.process.stdout.readline().split()[-1]
         self.client = boto3.client(
             "s3", endpoint_url=self.url, region_name="us-east-1", aws_access_key_id=KEY, aws_secret_access_key=SECRET,
-            config=botocore.config.Config(s3={"addressing_style": "path"}),
+            config=botocore.config.Config(signature_version="s3v4", s3={"addressing_style": "path"}),
         )
 
     def count(self, prefix):
@@ -222,11 +222,12 @@ class Disk:
 
 
 def measure_curl(server, data):
-    sign = ["--aws-sigv4", "aws:amz:us-east-1:s3", "--user", f"{KEY}:{SECRET}", "-fsS"]
-    read = timed(lambda: run(["curl", *sign, "-o", "/dev/null", f"{server.url}/bench/read.bin"]))
+    def address(method, key):
+        return server.client.generate_presigned_url(method, {"Bucket": "bench", "Key": key})
+
+    read = timed(lambda: run(["curl", "-fsS", "-o", "/dev/null", address("get_object", "read.bin")]))
     source = os.path.join(data, "write.bin")
-    headers = ["-H", "x-amz-content-sha256: UNSIGNED-PAYLOAD"]
-    write = timed(lambda: run(["curl", *sign, *headers, "-T", source, f"{server.url}/bench/curl.bin"]))
+    write = timed(lambda: run(["curl", "-fsS", "-T", source, address("put_object", "curl.bin")]))
     return {"read": read, "write remote": write}
 
 
