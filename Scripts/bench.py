@@ -190,7 +190,7 @@ def measure_mount(make, server, data, tag):
         drop_caches()
         results["warm"] = timed(lambda: read_through(big))
         start = time.monotonic()
-        shutil.copyfile(os.path.join(data, "write.bin"), os.path.join(subject.point, f"write-{tag}"))
+        run(["cp", os.path.join(data, "write.bin"), os.path.join(subject.point, f"write-{tag}")])
         results["write"] = time.monotonic() - start
         if server:
             wait_until(lambda: server.size(f"write-{tag}") == WRITE_SIZE)
