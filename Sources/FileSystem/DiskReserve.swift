@@ -19,19 +19,29 @@ final class DiskReserve: Sendable {
     /// The bytes that may be written before the disk is asked again.
     private let allowance = Lock<Int64>(0)
 
-    init(directory: String) {
+    /// Gives back the room of content that nothing needs any more; whether there was some.
+    private let reclaim: @Sendable () -> Bool
+
+    init(directory: String, reclaim: @escaping @Sendable () -> Bool = { false }) {
         self.directory = directory
+        self.reclaim = reclaim
     }
 
     /// Counts `count` bytes about to be written; throws ENOSPC when they would touch the reserve.
+    ///
+    /// Files deleted a moment ago may still have their staging files: those go first.
     func claim(_ count: Int64) throws(FileError) {
-        let isGranted = allowance.withLock { left in
+        if grant(count) { return }
+        guard reclaim(), grant(count) else { throw .system(SystemError.make(ENOSPC, "write", directory)) }
+    }
+
+    private func grant(_ count: Int64) -> Bool {
+        allowance.withLock { left in
             if left < count { left = Self.share(directory, atLeast: count) }
             guard left >= count else { return false }
             left -= count
             return true
         }
-        if !isGranted { throw .system(SystemError.make(ENOSPC, "write", directory)) }
     }
 
     /// A part of the free space, so that several writers see the end of it in time; all that is needed when it is there.
