@@ -144,7 +144,7 @@ let package = Package(
             "Flusher",
             [
                 "Base", "Platform", "Digests", "HTTPWire", "Policy", "Control", "Configuration", "ObjectStore",
-                "ResumableUpload", "Journal", "Catalog", "Flusher",
+                "ResumableUpload", "Database", "Journal", "Catalog", "Flusher",
             ]
         ),
     ]

@@ -46,6 +46,7 @@ final class FakeStore: ObjectStore {
         var bodyBytes: Int64 = 0
         var requests: [String: Int] = [:]
         var nextID = 0
+        var unannounced: Set<String> = []
         var tagCounter = 0
         var capabilities = StoreCapabilities()
     }
@@ -63,7 +64,13 @@ final class FakeStore: ObjectStore {
     }
 
     var objects: [ObjectKey: Object] { state.withLock { $0.objects } }
-    var leftovers: Int { state.withLock { $0.uploads.count + $0.resumables.values.count { !$0.isComplete } } }
+    /// Uploads begun and neither finished nor ended, but for those whose name never reached the client.
+    var leftovers: Int {
+        state.withLock { state in
+            state.uploads.keys.count { !state.unannounced.contains($0) }
+                + state.resumables.count { !$0.value.isComplete && !state.unannounced.contains($0.key) }
+        }
+    }
     var bodyBytes: Int64 { state.withLock { $0.bodyBytes } }
 
     func requests(_ name: String) -> Int { state.withLock { $0.requests[name] ?? 0 } }
@@ -92,6 +99,7 @@ final class FakeStore: ObjectStore {
     }
 
     private func fate(_ name: String, _ key: ObjectKey) throws(StoreError) -> Fate {
+        if getenv("MOORAGE_TEST_LOG") != nil { Log.debug("fake", "\(name) \(key)") }
         if let call = hook.withLock({ $0.call }) { call(name, key) }
         let (isOffline, fate): (Bool, Fate) = state.withLock { state in
             state.requests[name, default: 0] += 1
@@ -223,11 +231,15 @@ final class FakeStore: ObjectStore {
     }
 
     func createMultipartUpload(_ key: ObjectKey, metadata: ObjectMetadata) throws(StoreError) -> String {
-        try request("create", key) { state in
+        let fate = try fate("create", key)
+        let id = state.withLock { state in
             state.nextID += 1
             state.uploads["upload-\(state.nextID)"] = Upload(key: key, metadata: metadata)
+            if fate != .good { state.unannounced.insert("upload-\(state.nextID)") }
             return "upload-\(state.nextID)"
         }
+        if fate != .good { throw Self.lost }
+        return id
     }
 
     func uploadPart(
@@ -367,6 +379,9 @@ extension FakeStore {
         let response = state.withLock { state in
             var answer = Answer(url: url)
             state.answer(exchange, key: key, bytes: bytes, isCut: isCut, &answer)
+            if exchange.method == "PUT", isCut || fate == .lostAnswer, let url = answer.fields["Location"] {
+                state.unannounced.insert(url)
+            }
             return UploadExchangeResponse(status: answer.status, fields: answer.fields, body: [], url: url)
         }
         if isCut || fate == .lostAnswer { throw StoreError(.temporary, "connection reset") }

@@ -18,6 +18,8 @@ final class FlusherFixture: Sendable {
     let description: VolumeDescription
     let store: FakeStore
     let journal: Journal
+    /// As a mount holds it, so that no flusher recovers what is being written.
+    private let lock: FileLock?
     private let status = Monitor<Int32?>(nil)
 
     init(store: FakeStore, uploadProtocol: String = "auto", partSize: Int64? = nil, quietPeriod: Double = 0) throws {
@@ -40,6 +42,7 @@ final class FlusherFixture: Sendable {
         try places.prepare()
         try description.save(to: places.description)
         journal = try Journal(directory: places.state)
+        lock = try FileLock(acquiring: places.mountLock)
     }
 
     /// Starts the flusher on a thread of its own and waits until it answers.

@@ -13,9 +13,10 @@ extension RowWork {
     /// False: the content must be sent instead.
     func copy(_ transfer: Transfer, _ node: JournalNode, source: CopySource) throws(WorkFailure) -> Bool {
         if transfer.phase == .committing, try recognise(transfer, node, source) { return true }
+        let mark = CopyMark(node.attributes, size: source.version.size)
         let recorder = JournalRecorder(session: session, transfer: transfer.id, method: .copy)
         do throws(StoreError) {
-            try recorder.committing(expectedTag: Self.copiedTag(source.version))
+            try recorder.committing(expectedTag: mark.text)
         } catch {
             throw .store(error)
         }
@@ -43,37 +44,28 @@ extension RowWork {
         }
     }
 
-    /// The tag a copy has where the server derives it from the content sent in one piece.
-    private static func copiedTag(_ version: ObjectVersion) -> String? {
-        version.entityTag.flatMap { $0.opaque.contains("-") || $0.isWeak ? nil : $0.opaque }
-    }
-
     /// Whether the target already is our copy, made by a request whose answer was lost.
     private func recognise(_ transfer: Transfer, _ node: JournalNode, _ source: CopySource) throws(WorkFailure) -> Bool
     {
-        guard let found = try status(of: transfer.key), isOurs(found, transfer, node, source) else { return false }
         // A copy onto itself that did not happen shows the attributes of before, so it is not taken for ours.
+        guard let mark = transfer.expectedTag.flatMap({ CopyMark($0) }), let found = try status(of: transfer.key),
+            isOurs(found, transfer, mark, source)
+        else { return false }
         try finish(transfer, node, found.version)
         return true
     }
 
-    private func isOurs(
-        _ found: ObjectStatus,
-        _ transfer: Transfer,
-        _ node: JournalNode,
-        _ source: CopySource
-    ) -> Bool {
+    private func isOurs(_ found: ObjectStatus, _ transfer: Transfer, _ mark: CopyMark, _ source: CopySource) -> Bool {
         // What stood there before, and looks the same without being it, would be taken for the copy of what is deleted next.
         if source.key != transfer.key, matches(transfer.base, found.version) { return false }
-        guard found.version.size == source.version.size, found.metadata.shows(node.attributes) else { return false }
-        guard let expected = Self.copiedTag(source.version), let tag = found.version.entityTag else { return true }
-        return tag.opaque == expected || tag.opaque.contains("-")
+        return mark.matches(found)
     }
 
     /// Finds out which of the two objects was not what the copy was conditional on.
     private func judge(_ transfer: Transfer, _ node: JournalNode, _ source: CopySource) throws(WorkFailure) {
         let target = try status(of: transfer.key)
-        if let target, isOurs(target, transfer, node, source) { return try finish(transfer, node, target.version) }
+        let mark = CopyMark(node.attributes, size: source.version.size)
+        if let target, isOurs(target, transfer, mark, source) { return try finish(transfer, node, target.version) }
         if source.key == transfer.key { return try rebaseOnItself(transfer, node, target) }
         guard try sourceIsUnchanged(transfer, node, source) else { return }
         if matches(transfer.base, target?.version) {

@@ -53,6 +53,10 @@ struct TransferCleanup {
     private func committed(_ transfer: Transfer) throws(WorkFailure) -> ObjectStatus? {
         guard let found = try work.status(of: transfer.key), found.version.size == transfer.size else { return nil }
         if case .version(let base) = transfer.base, base.isSame(as: found.version) { return nil }
+        if transfer.method == .copy {
+            let mark = transfer.expectedTag.flatMap { CopyMark($0) }
+            return mark?.matches(found) ?? false ? found : nil
+        }
         guard let tag = found.version.entityTag?.opaque.lowercased() else { return nil }
         if let expected = transfer.expectedTag?.lowercased() { return tag == expected ? found : nil }
         return try localTag(transfer) == tag ? found : nil
