@@ -35,6 +35,12 @@ struct Hydration {
                 let piece = ByteRange(range.lower, min(range.upper, range.lower + Self.step))
                 generation = try fill(piece, of: generation, file)
             }
+            // Nothing of it shows, perhaps from the beginning: once its own bytes are safe, others need not wait for it.
+            if generation.underlay != .none {
+                try Self.synchronize(file)
+                let own = generation.content.extents.ranges
+                try work.journal { (journal) throws(JournalError) in _ = try journal.hydrated(id, own) }
+            }
         }
         return UploadContent(file, size: generation.size)
     }
@@ -147,6 +153,14 @@ struct Hydration {
                     pwrite(raw, $0.baseAddress.map { $0 + done }, count - done, Int(offset) + done)
                 }
             }
+        }
+    }
+
+    private static func synchronize(_ file: borrowing FileDescriptor) throws(WorkFailure) {
+        do throws(SystemError) {
+            try file.synchronizeData()
+        } catch {
+            throw failure(error)
         }
     }
 
