@@ -3,6 +3,7 @@
 
 package import Base
 package import Database
+internal import Glibc
 package import ObjectStore
 
 /// Why a file operation failed, in the file system's own terms; the FUSE border turns it into an errno.
@@ -77,6 +78,17 @@ extension FileError {
     /// What a failed read of a known version means: the version is gone.
     package init(reading error: StoreError) {
         self = error.cause == .notFound ? .stale : FileError(error)
+    }
+}
+
+extension FileError {
+    /// Whether the local disk has no room.
+    var isOutOfSpace: Bool {
+        switch self {
+        case .system(let error): error.code == ENOSPC || error.code == EDQUOT
+        case .journal(let error): error.kind == .full
+        default: false
+        }
     }
 }
 

@@ -61,7 +61,9 @@ extension FileSystem {
             if handle.isWritable { state.writers -= 1 }
             guard state.handles == 0 else { return nil }
             // What is recorded can be opened again; a detached file's bytes are gone with its last handle.
-            if !state.isDetached, state.revision == state.recorded, !state.isWritable, state.content.generation != nil {
+            if state.isDetached {
+                state.dropContent()
+            } else if state.revision == state.recorded, !state.isWritable, state.content.generation != nil {
                 state.content.staging = nil
                 state.isLoaded = false
             } else if let uploaded = state.content.uploaded, state.revision == state.recorded {

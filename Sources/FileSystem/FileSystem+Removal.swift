@@ -49,6 +49,7 @@ extension FileSystem {
         let node = inode.state.withLock { state -> NodeID? in
             state.isDetached = true
             state.supersededAt = nil
+            if state.handles == 0 { state.dropContent() }
             defer { state.node = nil }
             return state.node
         }

@@ -24,11 +24,15 @@ extension FileSystem {
     ) throws(FileError) -> Int {
         guard handle.isWritable else { throw .badHandle }
         guard range.upper <= Self.maximumSize else { throw .tooLarge }
-        try reserve.claim(range.count)
+        try withRoom { () throws(FileError) in try reserve.claim(range.count) }
         let inode = handle.inode
         let staging = try beginWrite(inode)
         // The number must stay this file's while it is written to, whatever happens to the inode meanwhile.
-        let count = withExtendedLifetime(staging) { copy(staging.descriptor.raw) }
+        var count = withExtendedLifetime(staging) { copy(staging.descriptor.raw) }
+        if count == -Int(ENOSPC) || count == -Int(EDQUOT) {
+            committer.reclaim()
+            count = withExtendedLifetime(staging) { copy(staging.descriptor.raw) }
+        }
         inode.state.withLock { state in
             state.activeWrites -= 1
             guard count > 0 else { return }
@@ -44,7 +48,7 @@ extension FileSystem {
     package func allocate(_ handle: FileHandle, _ range: ByteRange) throws(FileError) {
         guard handle.isWritable else { throw .badHandle }
         guard range.upper <= Self.maximumSize else { throw .tooLarge }
-        try reserve.claim(range.count)
+        try withRoom { () throws(FileError) in try reserve.claim(range.count) }
         let staging = try beginWrite(handle.inode)
         let (result, code) = withExtendedLifetime(staging) {
             (moorage_fallocate(staging.descriptor.raw, 0, range.lower, range.count), errno)
@@ -90,9 +94,20 @@ extension FileSystem {
             }
             if let ready { return ready }
             try load(inode)
-            try makeWritable(inode)
+            try withRoom { () throws(FileError) in try makeWritable(inode) }
         }
         throw .stale
+    }
+
+    /// Does something that needs local space once more when there was none, after deleting what is not needed.
+    func withRoom<Value>(_ body: () throws(FileError) -> Value) throws(FileError) -> Value {
+        do throws(FileError) {
+            return try body()
+        } catch {
+            guard error.isOutOfSpace else { throw error }
+            committer.reclaim()
+            return try body()
+        }
     }
 
     private func makeWritable(_ inode: Inode) throws(FileError) {

@@ -39,6 +39,17 @@ final class GroupCommitter: Sendable {
         if isNews { state.update { $0.isWanted = true } }
     }
 
+    /// Deletes the staging files that nothing needs any more, but those that the cache may get from the flusher.
+    func reclaim() {
+        do {
+            for generation in try journal.releaseGenerations(keepingAdoptable: true) {
+                try journal.removeStaging(generation.id)
+            }
+        } catch {
+            Log.warning("mount", "files of removed content stay for now: \(error)")
+        }
+    }
+
     /// Syncs what is left and ends the thread.
     func stop() {
         state.update { $0.isStopping = true }
@@ -53,6 +64,7 @@ final class GroupCommitter: Sendable {
                 _ = state.wait(timeout: Self.gathering) { $0.isStopping ? true : nil }
             }
             state.inspect { $0.isWanted = false }
+            reclaim()
             do {
                 try synchronizeAll()
             } catch {

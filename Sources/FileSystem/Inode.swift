@@ -61,3 +61,12 @@ final class Inode: Sendable {
         state = Lock(State(attributes: attributes, content: content))
     }
 }
+
+extension Inode.State {
+    /// Lets go of the bytes of a removed file that nobody has open: the kernel may keep the inode for long.
+    mutating func dropContent() {
+        content = FileContent(generation: nil, map: ContentMap(size: content.map.size))
+        isWritable = false
+        isLoaded = true
+    }
+}
