@@ -24,13 +24,13 @@ extension FileSystem {
     ) throws(FileError) -> Int {
         guard handle.isWritable else { throw .badHandle }
         guard range.upper <= Self.maximumSize else { throw .tooLarge }
-        try withRoom { () throws(FileError) in try reserve.claim(range.count) }
+        try reserve.claim(range.count)
         let inode = handle.inode
         let staging = try beginWrite(inode)
         // The number must stay this file's while it is written to, whatever happens to the inode meanwhile.
         var count = withExtendedLifetime(staging) { copy(staging.descriptor.raw) }
         if count == -Int(ENOSPC) || count == -Int(EDQUOT) {
-            committer.reclaim()
+            committer.reclaim(everything: true)
             count = withExtendedLifetime(staging) { copy(staging.descriptor.raw) }
         }
         inode.state.withLock { state in
@@ -48,7 +48,7 @@ extension FileSystem {
     package func allocate(_ handle: FileHandle, _ range: ByteRange) throws(FileError) {
         guard handle.isWritable else { throw .badHandle }
         guard range.upper <= Self.maximumSize else { throw .tooLarge }
-        try withRoom { () throws(FileError) in try reserve.claim(range.count) }
+        try reserve.claim(range.count)
         let staging = try beginWrite(handle.inode)
         let (result, code) = withExtendedLifetime(staging) {
             (moorage_fallocate(staging.descriptor.raw, 0, range.lower, range.count), errno)
@@ -105,7 +105,7 @@ extension FileSystem {
             return try body()
         } catch {
             guard error.isOutOfSpace else { throw error }
-            committer.reclaim()
+            committer.reclaim(everything: true)
             return try body()
         }
     }

@@ -44,7 +44,7 @@ package final class FileSystem: Sendable {
         self.cache = cache
         let committer = GroupCommitter(journal: journal)
         self.committer = committer
-        reserve = DiskReserve(directory: journal.directory) { journal.reclaimRoom() }
+        reserve = DiskReserve(directory: journal.directory) { committer.reclaim(everything: true) }
         self.onChange = {
             committer.changed()
             onChange()
@@ -193,14 +193,5 @@ package struct UploadState: Hashable, Sendable {
         self.state = state
         self.progress = progress
         self.waiting = waiting
-    }
-}
-
-extension Journal {
-    /// Deletes the staging files that no row needs, also those that the block cache would have taken.
-    fileprivate func reclaimRoom() -> Bool {
-        guard let released = try? releaseGenerations(), !released.isEmpty else { return false }
-        for generation in released { try? removeStaging(generation.id) }
-        return true
     }
 }

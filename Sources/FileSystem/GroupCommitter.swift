@@ -39,14 +39,18 @@ final class GroupCommitter: Sendable {
         if isNews { state.update { $0.isWanted = true } }
     }
 
-    /// Deletes the staging files that nothing needs any more, but those that the cache may get from the flusher.
-    func reclaim() {
+    /// Deletes the staging files that nothing needs any more; whether there were some.
+    ///
+    /// Those that the block cache may take from the flusher stay, unless `everything` is to go because the disk is full.
+    @discardableResult
+    func reclaim(everything: Bool) -> Bool {
         do {
-            for generation in try journal.releaseGenerations(keepingAdoptable: true) {
-                try journal.removeStaging(generation.id)
-            }
+            let released = try journal.releaseGenerations(keepingAdoptable: !everything)
+            for generation in released { try journal.removeStaging(generation.id) }
+            return !released.isEmpty
         } catch {
             Log.warning("mount", "files of removed content stay for now: \(error)")
+            return false
         }
     }
 
@@ -64,7 +68,7 @@ final class GroupCommitter: Sendable {
                 _ = state.wait(timeout: Self.gathering) { $0.isStopping ? true : nil }
             }
             state.inspect { $0.isWanted = false }
-            reclaim()
+            reclaim(everything: false)
             do {
                 try synchronizeAll()
             } catch {
