@@ -225,6 +225,62 @@ def test_the_folder_is_renamed_and_made_anew(quick, proxy, client, fault):
     assert_same(quick, client, {"d/a": b"two", "e/a": b"one"}, {"d/", "e/"})
 
 
+def folder_made(quick, proxy, client, fault):
+    held = Held(proxy, fault, client, "d/")
+    os.mkdir(quick / "d")
+    held.wait()
+    return held
+
+
+def test_a_folder_removed_while_it_is_made(quick, proxy, client, fault):
+    held = folder_made(quick, proxy, client, fault)
+    os.rmdir(quick / "d")
+    time.sleep(0.5)
+    held.release()
+    assert_same(quick, client, {})
+
+
+def test_a_folder_renamed_while_it_is_made(quick, proxy, client, fault):
+    held = folder_made(quick, proxy, client, fault)
+    os.rename(quick / "d", quick / "e")
+    time.sleep(0.5)
+    held.release()
+    assert_same(quick, client, {}, {"e/"})
+
+
+def test_a_folder_becomes_a_file_while_it_is_made(quick, proxy, client, fault):
+    held = folder_made(quick, proxy, client, fault)
+    os.rmdir(quick / "d")
+    write_file(quick / "d", b"file")
+    time.sleep(0.5)
+    held.release()
+    assert_same(quick, client, {"d": b"file"})
+
+
+def test_a_folder_made_anew_while_it_is_deleted(quick, proxy, client, fault):
+    os.mkdir(quick / "d")
+    quick.instance.flush()
+    held = Held(proxy, fault, client, "d/", "DELETE")
+    os.rmdir(quick / "d")
+    held.wait(exists=False)
+    os.mkdir(quick / "d")
+    write_file(quick / "d/a", b"two")
+    time.sleep(0.5)
+    held.release()
+    assert_same(quick, client, {"d/a": b"two"}, {"d/"})
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_lost_answers_about_folders(quick, proxy, client, method):
+    proxy.rule("drop-response", method=method, path="/bucket/d/", times=2)
+    os.mkdir(quick / "d")
+    time.sleep(0.5)
+    os.rename(quick / "d", quick / "e")
+    time.sleep(0.5)
+    os.rmdir(quick / "e")
+    assert_same(quick, client, {})
+
+
 def test_made_anew_while_it_is_deleted(quick, proxy, client, fault):
     write_file(quick / "a", b"one")
     quick.instance.flush()
