@@ -21,6 +21,8 @@ extension BlockCache {
     package func maintain() {
         let free = (try? Files.freeSpace(at: options.directory)) ?? .max
         let now = monotonicSeconds()
+        let open = registry.withLock { $0.objects.values.map { $0.object } }
+        added(open.reduce(0) { $0 + $1.takeUnmeasured() })
         let isDue = registry.withLock { registry in
             let growth = min(options.capacity / 16, 256 << 20)
             return registry.lastScan == 0 || registry.addedSinceScan > growth || now - registry.lastScan > 600

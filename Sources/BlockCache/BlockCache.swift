@@ -150,7 +150,8 @@ package final class BlockCache: Sendable {
         }
     }
 
-    func unpin(_ object: CachedObject, grownBy bytes: Int64) {
+    func unpin(_ object: CachedObject) {
+        let bytes = object.takeUnmeasured()
         let idle: [CachedObject] = registry.withLock { registry in
             registry.addedSinceScan += bytes
             registry.objects[object.name]?.pins -= 1

@@ -31,7 +31,7 @@ package final class CacheReader: Sendable {
     }
 
     deinit {
-        if let object { cache.unpin(object, grownBy: object.version.size) }
+        if let object { cache.unpin(object) }
     }
 
     /// Calls `body` with the bytes of `range`, which lies within the object; blocks until they are there.

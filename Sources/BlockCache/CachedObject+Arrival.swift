@@ -27,6 +27,7 @@ extension CachedObject {
             try? file.storeSlot(block: entry.block, checksum: entry.checksum)
         }
         let isAwaited = monitor.inspect { state in
+            state.unmeasured += position - fetch.progress.position
             fetch.progress.position = position
             for entry in completed {
                 state.blocks[entry.block] = .verified
@@ -87,6 +88,14 @@ extension CachedObject {
                 let mode = moorage_FALLOC_FL_PUNCH_HOLE | moorage_FALLOC_FL_KEEP_SIZE
                 _ = moorage_fallocate(file.descriptor.raw, mode, range.lower, range.count)
             }
+        }
+    }
+
+    /// The bytes written since this was asked last.
+    func takeUnmeasured() -> Int64 {
+        monitor.inspect { state in
+            defer { state.unmeasured = 0 }
+            return state.unmeasured
         }
     }
 

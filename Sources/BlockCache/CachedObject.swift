@@ -28,6 +28,8 @@ package final class CachedObject: Sendable {
         var waiters: [ByteRange] = []
         /// Readers that rely on verified blocks staying in the file right now.
         var readers = 0
+        /// Bytes written to the file that its measure does not know of yet.
+        var unmeasured: Int64 = 0
         /// The end of the last read, in bytes: eviction spares what lies around it.
         var lastRead: Int64 = 0
     }

@@ -5,35 +5,63 @@ package import Base
 internal import BlockCache
 package import ObjectStore
 internal import Platform
-internal import Synchronization
 
 /// The object store as the mount sees it: one that stops answering is not asked again for a while.
 ///
 /// Without this every name that is not known locally would wait for a timeout
-/// of its own. While the remote counts as unreachable all calls fail at once;
-/// after a pause one call is let through to look.
+/// of its own. While the remote counts as unreachable all calls fail at once,
+/// and a thread of its own looks whether it answers again.
 package final class Remote: RangeSource {
     private struct Circuit {
-        var failedUntil: Double = 0
-        var pause: Double = Remote.shortestPause
-        var isProbing = false
+        var isOpen = false
+        var isStopping = false
     }
 
     private static let shortestPause = 1.0
     private static let longestPause = 5.0
 
     package let store: any ObjectStore
-    private let circuit = Lock(Circuit())
+    private let circuit = Monitor(Circuit())
 
     package init(store: any ObjectStore) {
         self.store = store
     }
 
     /// Whether the last call found nobody.
-    package var isUnreachable: Bool { circuit.withLock { $0.failedUntil > 0 } }
+    package var isUnreachable: Bool { circuit.inspect { $0.isOpen } }
 
     /// Somebody reached the remote: calls are let through again.
     package func becameReachable() { note(nil) }
+
+    /// Starts the thread that looks for the remote while it is away.
+    func startProbing() throws(SystemError) {
+        try Thread.detached(name: "reach") { [self] in
+            var pause = Self.shortestPause
+            while let isStopping = circuit.wait(until: { $0.isStopping ? true : $0.isOpen ? false : nil }), !isStopping
+            {
+                _ = circuit.wait(timeout: pause) { $0.isStopping || !$0.isOpen ? true : nil }
+                guard isUnreachable else {
+                    pause = Self.shortestPause
+                    continue
+                }
+                probe()
+                pause = isUnreachable ? min(Self.longestPause, pause * 2) : Self.shortestPause
+            }
+        }
+    }
+
+    func stopProbing() {
+        circuit.update { $0.isStopping = true }
+    }
+
+    private func probe() {
+        do throws(StoreError) {
+            try store.check()
+            note(nil)
+        } catch {
+            note(error)
+        }
+    }
 
     /// Runs a call unless the remote counts as unreachable.
     func call<Value>(_ body: (any ObjectStore) throws(StoreError) -> Value) throws(StoreError) -> Value {
@@ -64,27 +92,15 @@ package final class Remote: RangeSource {
     }
 
     fileprivate func note(_ error: StoreError?) {
-        circuit.withLock { circuit in
-            circuit.isProbing = false
-            // Our own cancelling says nothing about the remote.
-            if error?.cause == .cancelled { return }
-            guard error?.cause == .unreachable else {
-                circuit = Circuit()
-                return
-            }
-            circuit.failedUntil = monotonicSeconds() + circuit.pause
-            circuit.pause = min(Self.longestPause, circuit.pause * 2)
-        }
+        // Our own cancelling says nothing about the remote.
+        if error?.cause == .cancelled { return }
+        let isOpen = error?.cause == .unreachable
+        let changes = circuit.inspect { $0.isOpen != isOpen }
+        if changes { circuit.update { $0.isOpen = isOpen } }
     }
 
     private func admit() throws(StoreError) {
-        let isAdmitted = circuit.withLock { circuit in
-            if circuit.failedUntil == 0 { return true }
-            guard monotonicSeconds() >= circuit.failedUntil, !circuit.isProbing else { return false }
-            circuit.isProbing = true
-            return true
-        }
-        if !isAdmitted { throw StoreError(.unreachable, "the remote did not answer a moment ago") }
+        if isUnreachable { throw StoreError(.unreachable, "the remote did not answer a moment ago") }
     }
 }
 

@@ -24,6 +24,9 @@ extension RemoteView {
                 }
             }
             for entry in page.entries { tree.add(entry) }
+            guard page.next == nil || page.next != continuation else {
+                throw .remote(StoreError(.protocolViolation, "the listing of \(folder) does not go on"))
+            }
             continuation = page.next
         } while continuation != nil
         try translating {

@@ -33,6 +33,7 @@ final class RemoteView: Sendable {
     }
 
     func start() throws(SystemError) {
+        try remote.startProbing()
         try prefetcher.start { [weak self] path in
             guard let self, let entry = try? self.entry(path), self.attributes(of: entry) == nil else { return }
             try? self.describe(entry, path)
@@ -40,6 +41,7 @@ final class RemoteView: Sendable {
     }
 
     func stop() {
+        remote.stopProbing()
         prefetcher.stop()
     }
 
@@ -181,6 +183,9 @@ final class RemoteView: Sendable {
                     try store.list(folder, recursive: false, continuation: continuation)
                 }
                 try catalog.apply(page, of: folder, token, at: time, summary: &summary)
+                guard page.next == nil || page.next != continuation else {
+                    throw StoreError(.protocolViolation, "the listing of \(folder) does not go on")
+                }
                 continuation = page.next
             } while continuation != nil
             try catalog.finishListing(of: folder, token, summary, at: time)

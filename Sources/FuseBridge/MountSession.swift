@@ -84,11 +84,14 @@ package final class MountSession: Sendable {
             return !state.isEnding
         }
         guard isFirst else { return }
-        if umount2(options.mountpoint, 0) == 0 {
+        if UnmountCall.unmount(options.mountpoint) {
             // The kernel ends the loop, unless another mount namespace holds a copy of the mount.
             if state.wait(timeout: 1, until: { $0.session == nil ? true : nil }) != nil { return }
-        } else if errno == EBUSY {
-            Log.notice("mount", "\(options.mountpoint) is in use; leaving it all the same")
+        } else {
+            Log.notice(
+                "mount",
+                "\(options.mountpoint) cannot be unmounted, being in use perhaps; leaving it all the same"
+            )
         }
         interruptLoop()
     }
