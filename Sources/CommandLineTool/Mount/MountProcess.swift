@@ -47,7 +47,10 @@ struct MountProcess {
                 journal: journal,
                 catalog: catalog,
                 cache: cache,
-                onChange: { link.wake() }
+                onChange: { link.wake() },
+                uploadState: { [launcher = instance.launcher, id = volume.id] path in
+                    UploadState(of: path, in: id, launcher)
+                }
             )
             let session = try MountSession(options: mountOptions(), fileSystem: fileSystem)
             try session.run { onReady(note) }
@@ -175,4 +178,21 @@ private final class HeldLock {
 
     /// Marks the place up to which the lock is needed.
     func release() {}
+}
+
+extension UploadState {
+    /// What the running flusher says about a path; nil when none runs, or it knows of no upload there.
+    fileprivate init?(of path: ObjectKey, in volume: String, _ launcher: FlusherLauncher) {
+        let selection = UploadSelection(volumes: [volume], paths: [path.string])
+        guard let client = try? launcher.connectIfRunning(program: "mount") else { return nil }
+        defer { client.shutdown() }
+        guard case .uploads(let uploads)? = try? client.call(.uploads(selection: selection), timeout: 5),
+            let upload = uploads.first(where: { $0.path == path.string })
+        else { return nil }
+        self.init(
+            state: upload.state.rawValue,
+            progress: upload.size > 0 ? Double(upload.sent) / Double(upload.size) : 0,
+            waiting: upload.waiting.map(\.reason).joined(separator: ",")
+        )
+    }
 }
