@@ -11,23 +11,13 @@ extension Catalog {
     /// Returns whether it was taken.
     @discardableResult
     package func store(_ entry: CatalogEntry, since token: CatalogToken) throws(DatabaseError) -> Bool {
+        try write { entries throws(DatabaseError) in try entries.observe(entry, token) }
+    }
+
+    /// Takes in many answers at once, each as ``store(_:since:)`` does.
+    package func store(_ answers: [(entry: CatalogEntry, token: CatalogToken)]) throws(DatabaseError) {
         try write { entries throws(DatabaseError) in
-            let old = try entries.entry(entry.path)
-            if let old, old.stamp > token.stamp { return false }
-            var entry = entry
-            if let known = old?.entry, known.kind == entry.kind, let version = entry.version,
-                known.version?.isSame(as: version) == true
-            {
-                // Our own commit stays known as ours, and a link's text belongs to the version.
-                if entry.committedGeneration == nil {
-                    entry.committedGeneration = known.committedGeneration
-                    entry.earlierGenerations = known.earlierGenerations
-                }
-                entry.target = entry.target ?? known.target
-                entry.metadata = entry.metadata ?? known.metadata
-            }
-            try entries.put(entry, stamp: token.stamp)
-            return true
+            for answer in answers { _ = try entries.observe(answer.entry, answer.token) }
         }
     }
 
@@ -187,5 +177,27 @@ extension Entries {
             "SELECT 1 FROM folder f JOIN entry e ON e.folder = f.id WHERE f.path = ? AND e.kind <> 2",
             [.key(path)]
         )
+    }
+}
+
+extension Entries {
+    /// Takes in what a HEAD told, unless something newer is known; whether it was taken.
+    fileprivate func observe(_ answer: CatalogEntry, _ token: CatalogToken) throws(DatabaseError) -> Bool {
+        let old = try entry(answer.path)
+        if let old, old.stamp > token.stamp { return false }
+        var answer = answer
+        if let known = old?.entry, known.kind == answer.kind, let version = answer.version,
+            known.version?.isSame(as: version) == true
+        {
+            // Our own commit stays known as ours, and a link's text belongs to the version.
+            if answer.committedGeneration == nil {
+                answer.committedGeneration = known.committedGeneration
+                answer.earlierGenerations = known.earlierGenerations
+            }
+            answer.target = answer.target ?? known.target
+            answer.metadata = answer.metadata ?? known.metadata
+        }
+        try put(answer, stamp: token.stamp)
+        return true
     }
 }

@@ -38,6 +38,16 @@ package final class Catalog: Sendable {
     /// Changes when the file was found deleted or unusable: what was remembered about it no longer holds.
     package var epoch: Int { state.withLock { $0.store.epoch } }
 
+    /// Changes whenever any process commits; equal values mean that nothing changed between the calls.
+    package func changeCounter() throws(DatabaseError) -> CatalogChange {
+        try read { entries throws(DatabaseError) in
+            let version = try entries.connection.first("PRAGMA data_version") { $0.integer(0) } ?? 0
+            // The version leaves out this connection's own changes, which there are only in memory.
+            let own = try entries.connection.first("SELECT total_changes()") { $0.integer(0) } ?? 0
+            return CatalogChange(epoch: entries.epoch, version: version, changes: own)
+        }
+    }
+
     func read<Result>(_ body: (Entries) throws(DatabaseError) -> Result) throws(DatabaseError) -> Result {
         let store = current()
         do throws(DatabaseError) {
@@ -59,7 +69,10 @@ package final class Catalog: Sendable {
 
     /// The store to use now: the file when it is still the one at the path, else a new one, else memory.
     private func current() -> CatalogStore {
-        state.withLock { state in
+        // The look at the file is outside the lock: many threads come here at once.
+        let store = state.withLock { $0.store }
+        if !store.isInMemory, store.isStillAt(path) { return store }
+        return state.withLock { state in
             if state.store.isInMemory {
                 guard monotonicSeconds() >= state.retryAt else { return state.store }
             } else if state.store.isStillAt(path) {

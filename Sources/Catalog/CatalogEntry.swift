@@ -76,3 +76,10 @@ package struct CatalogToken: Hashable, Sendable {
     let stamp: Int64
     let epoch: Int
 }
+
+/// A state of the catalog, to be compared with another.
+package struct CatalogChange: Hashable, Sendable {
+    let epoch: Int
+    let version: Int64
+    let changes: Int64
+}

@@ -44,7 +44,12 @@ package final class FlusherLink: Sendable {
 
     /// There is new work in the volume; returns at once.
     package func wake() {
-        state.update { $0.isWakeWanted = true }
+        // Most calls come while one is asked for already: they must not wake the waiting thread for nothing.
+        let isNews = state.inspect { state in
+            defer { state.isWakeWanted = true }
+            return !state.isWakeWanted
+        }
+        if isNews { state.update { _ in } }
     }
 
     /// Ends both connections.

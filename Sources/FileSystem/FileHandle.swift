@@ -38,10 +38,17 @@ package final class DirectoryHandle: Sendable {
     struct Name: Sendable {
         var name: ObjectKey
         var type: UInt32
+        var presence: Presence
+    }
+
+    /// What was in the folder, and when that was.
+    struct Snapshot: Sendable {
+        var names: [Name]
+        var moment: Moment
     }
 
     let inode: Inode
-    let names = Lock<[Name]?>(nil)
+    let snapshot = Lock<Snapshot?>(nil)
 
     init(_ inode: Inode) {
         self.inode = inode

@@ -26,8 +26,8 @@ extension FileSystem {
 
     private func change(_ inode: Inode, _ changes: AttributeChanges) throws(FileError) {
         // The row keeps all attributes, so those that do not change must be known.
-        if let path = table.path(of: inode.number), case .remote(let entry, nil) = try presence(path) {
-            try view.describe(entry, path)
+        if let path = table.path(of: inode.number), case .remote(_, nil) = try presence(path) {
+            try view.describe(path)
         }
         let hasRow = try namespace.shared { () throws(FileError) in
             let isDetached = inode.state.withLock { $0.isDetached }

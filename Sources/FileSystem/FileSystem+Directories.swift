@@ -32,61 +32,81 @@ extension FileSystem {
         withStatus: Bool,
         _ body: (DirectoryEntry) -> Bool
     ) throws(FileError) {
-        var position = offset
-        let names = try names(of: handle, rewinding: offset == 0)
-        while position < names.count + 2 {
-            if position < 2 {
-                let name = ObjectKey(position == 0 ? "." : "..")
-                let dots = DirectoryEntry(
-                    name: name,
-                    type: FileAttributes.directoryType,
-                    status: nil,
-                    next: position + 1
-                )
-                guard body(dots) else { return }
-            } else {
-                let entry = entry(names[position - 2], in: handle.inode, next: position + 1, withStatus: withStatus)
+        let snapshot = try snapshot(of: handle, rewinding: offset == 0)
+        try namespace.shared { () throws(FileError) in
+            // As long as nothing changed anywhere, what was read with the names still holds.
+            let now = withStatus ? try moment() : nil
+            let isCurrent = now == snapshot.moment
+            var position = offset
+            while position < snapshot.names.count + 2 {
+                let entry =
+                    position < 2
+                    ? Self.dots(position)
+                    : entry(snapshot.names[position - 2], handle.inode, position + 1, withStatus, isCurrent)
                 guard body(entry) else {
                     if let status = entry.status { forget(status.number, count: 1) }
                     return
                 }
+                position += 1
             }
-            position += 1
         }
     }
 
-    private func names(of handle: DirectoryHandle, rewinding: Bool) throws(FileError) -> [DirectoryHandle.Name] {
-        if !rewinding, let names = handle.names.withLock({ $0 }) { return names }
-        let names = try liveNames(in: handle.inode)
-        handle.names.withLock { $0 = names }
-        return names
+    private static func dots(_ position: Int) -> DirectoryEntry {
+        let name = ObjectKey(position == 0 ? "." : "..")
+        return DirectoryEntry(name: name, type: FileAttributes.directoryType, status: nil, next: position + 1)
+    }
+
+    private func snapshot(
+        of handle: DirectoryHandle,
+        rewinding: Bool
+    ) throws(FileError) -> DirectoryHandle.Snapshot {
+        if !rewinding, let known = handle.snapshot.withLock({ $0 }) { return known }
+        let snapshot = try liveNames(in: handle.inode)
+        handle.snapshot.withLock { $0 = snapshot }
+        return snapshot
     }
 
     /// The names in a folder: those of the catalog that no row hides, and those of rows.
-    func liveNames(in folder: Inode) throws(FileError) -> [DirectoryHandle.Name] {
+    private func liveNames(in folder: Inode) throws(FileError) -> DirectoryHandle.Snapshot {
         try freshen(folder)
         return try namespace.shared { () throws(FileError) in
             let path = try path(of: folder.number)
+            // Taken first: what changes while the names are read makes the moment an earlier one.
+            let moment = try moment()
             let (rows, entries) = try contents(of: path)
-            var names: [DirectoryHandle.Name] = []
-            let hidden = Set(rows.map { $0.path.name })
-            for row in rows where !row.isTombstone {
-                names.append(
-                    DirectoryHandle.Name(name: row.path.name, type: row.attributes.mode & FileAttributes.typeMask)
+            var names = rows.filter { !$0.isTombstone }.map { row in
+                DirectoryHandle.Name(
+                    name: row.path.name,
+                    type: row.attributes.mode & FileAttributes.typeMask,
+                    presence: .row(row)
                 )
             }
+            let hidden = Set(rows.map { $0.path })
             var unknown: [ObjectKey] = []
-            for entry in entries where entry.kind != .absent && !hidden.contains(entry.path.name) {
-                let attributes = view.attributes(of: entry)
-                if attributes == nil { unknown.append(entry.path.name) }
-                let isFolder = entry.kind == .directory
-                // An object of which only a listing is known may be a symbolic link.
-                let mode = isFolder ? FileAttributes.directoryType : attributes?.mode ?? 0
-                names.append(DirectoryHandle.Name(name: entry.path.name, type: mode & FileAttributes.typeMask))
+            for entry in entries where entry.kind != .absent && !hidden.contains(entry.path) {
+                let name = name(entry)
+                if case .remote(_, nil) = name.presence { unknown.append(name.name) }
+                names.append(name)
             }
             view.expectLookups(of: unknown, in: path)
-            return names
+            return DirectoryHandle.Snapshot(names: names, moment: moment)
         }
+    }
+
+    private func name(_ entry: CatalogEntry) -> DirectoryHandle.Name {
+        let attributes = view.attributes(of: entry)
+        // An object of which only a listing is known may be a symbolic link.
+        let mode = entry.kind == .directory ? FileAttributes.directoryType : attributes?.mode ?? 0
+        return DirectoryHandle.Name(
+            name: entry.path.name,
+            type: mode & FileAttributes.typeMask,
+            presence: .remote(entry, attributes)
+        )
+    }
+
+    private func moment() throws(FileError) -> Moment {
+        try translating { Moment(journal: try journal.changeCounter(), catalog: try view.change()) }
     }
 
     /// The rows in a folder and what the catalog has there; the journal is read first.
@@ -105,22 +125,26 @@ extension FileSystem {
         return entries.contains { $0.kind != .absent && !hidden.contains($0.path) }
     }
 
+    /// The entry of a name, with its inode when it is known locally: a listing must not wait for a request a name.
     private func entry(
         _ name: DirectoryHandle.Name,
-        in folder: Inode,
-        next: Int,
-        withStatus: Bool
+        _ folder: Inode,
+        _ next: Int,
+        _ withStatus: Bool,
+        _ isCurrent: Bool
     ) -> DirectoryEntry {
         var entry = DirectoryEntry(name: name.name, type: name.type, status: nil, next: next)
-        guard withStatus else { return entry }
-        // Only what is known locally: a listing must not wait for a request a name.
-        entry.status = namespace.shared { () -> InodeStatus? in
-            guard let path = table.path(of: folder.number)?.appending(name.name) else { return nil }
-            guard let presence = try? presence(path) else { return nil }
-            guard let inode = present(presence, folder.number, name.name, path) else { return nil }
-            table.retain(inode.number)
-            return status(of: inode)
-        }
+        guard withStatus, let path = table.path(of: folder.number)?.appending(name.name) else { return entry }
+        guard let presence = isCurrent ? name.presence : try? presence(path) else { return entry }
+        guard let inode = present(presence, folder.number, name.name, path) else { return entry }
+        table.retain(inode.number)
+        entry.status = status(of: inode)
         return entry
     }
+}
+
+/// A state of the journal and the catalog, to be compared with another.
+struct Moment: Equatable, Sendable {
+    let journal: Int64
+    let catalog: CatalogChange
 }

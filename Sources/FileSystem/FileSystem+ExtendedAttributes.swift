@@ -12,7 +12,10 @@ extension FileSystem {
     private static let prefix = "user.moorage."
 
     package func extendedAttribute(_ number: InodeNumber, _ name: ObjectKey) throws(FileError) -> [UInt8] {
-        guard name.string.hasPrefix(Self.prefix) else { throw .noAttribute }
+        guard name.string.hasPrefix(Self.prefix) else {
+            // Told that there are no ACLs and capabilities at all, programs such as ls ask once and not for every file.
+            throw name.string.hasPrefix("user.") ? .noAttribute : .notSupported
+        }
         let inode = try inode(number)
         let path = try path(of: number)
         switch name.string.dropFirst(Self.prefix.count) {

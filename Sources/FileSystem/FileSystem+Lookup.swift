@@ -28,18 +28,20 @@ extension FileSystem {
         let folder = try folder(parent)
         let path = try path(of: parent).appending(name)
         // A name with a row needs no listing of its folder.
-        if try translating({ try journal.node(at: path) }) == nil { try freshen(folder) }
+        if try !isFresh(folder) {
+            let row = try translating { try journal.node(at: path) }
+            if row == nil { try freshen(folder) }
+        }
         // A HEAD may find a version newer than the listing's, which may change again: not for ever.
         for _ in 0..<4 {
-            let (inode, missing) = try namespace.shared { () throws(FileError) -> (Inode?, CatalogEntry?) in
+            let inode = try namespace.shared { () throws(FileError) -> Inode? in
                 let path = try self.path(of: parent).appending(name)
                 let presence = try presence(path)
-                if let inode = present(presence, parent, name, path) { return (inode, nil) }
-                if case .remote(let entry, _) = presence { return (nil, entry) }
-                throw .noEntry
+                if case .absent = presence { throw .noEntry }
+                return present(presence, parent, name, path)
             }
             if let inode { return inode }
-            if let missing { try view.describe(missing, path) }
+            try view.describe(path)
         }
         throw .stale
     }

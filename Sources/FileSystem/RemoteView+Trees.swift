@@ -45,7 +45,7 @@ extension RemoteView {
         let own = try translating { try entry(folder) }
         let below = try translating { try catalog.descendants(of: folder) }
         for entry in below + [own].compactMap({ $0 }) where entry.kind != .absent && attributes(of: entry) == nil {
-            try describe(entry, entry.path)
+            try describe(entry.path)
         }
     }
 

@@ -24,19 +24,20 @@ final class RemoteView: Sendable {
     /// Paths whose attributes are being asked for, so that each is asked for once.
     private let inquiries = Monitor<Set<ObjectKey>>([])
     private let prefetcher: Prefetcher
+    private let answers: AnswerKeeper
 
     init(remote: Remote, catalog: Catalog, options: FileSystemOptions) {
         self.remote = remote
         self.catalog = catalog
         self.options = options
         prefetcher = Prefetcher()
+        answers = AnswerKeeper(catalog: catalog)
     }
 
     func start() throws(SystemError) {
         try remote.startProbing()
         try prefetcher.start { [weak self] path in
-            guard let self, let entry = try? self.entry(path), self.attributes(of: entry) == nil else { return }
-            try? self.describe(entry, path)
+            try? self?.describe(path)
         }
     }
 
@@ -120,7 +121,17 @@ final class RemoteView: Sendable {
         return FileSystemStatistics(totalBytes: Int64(status.f_blocks) * unit, freeBytes: Int64(status.f_bavail) * unit)
     }
 
+    /// A state of what is known, to be compared with another.
+    func change() throws(DatabaseError) -> CatalogChange {
+        try catalog.changeCounter()
+    }
+
     // MARK: With the network
+
+    func isFresh(_ folder: ObjectKey) -> Bool {
+        listings.follow(catalog.epoch)
+        return listings.isFresh(folder, age: options.metadataAge)
+    }
 
     /// Lists a folder again unless its listing is young enough.
     func freshen(_ folder: ObjectKey) throws(FileError) {
@@ -194,12 +205,12 @@ final class RemoteView: Sendable {
     }
 
     /// Asks for what a listing does not tell: mode, owner, time, and whether it is a symbolic link.
-    func describe(_ entry: CatalogEntry, _ path: ObjectKey) throws(FileError) {
-        let isMine = inquiries.wait { paths -> Bool? in paths.insert(path).inserted ? true : nil }
-        guard isMine == true else { return }
+    func describe(_ path: ObjectKey) throws(FileError) {
+        _ = inquiries.wait { paths in paths.insert(path).inserted ? true : nil }
         defer { inquiries.update { _ = $0.remove(path) } }
         // Another thread may have asked while this one waited.
-        if let now = try translating({ try catalog.entry(path) }), now != entry, attributes(of: now) != nil { return }
+        guard let entry = try translating({ try catalog.entry(path) }), entry.kind != .absent else { return }
+        guard attributes(of: entry) == nil else { return }
         prefetcher.missed(path)
         try entry.kind == .directory ? describeFolder(path) : describeFile(path)
     }
@@ -219,7 +230,7 @@ final class RemoteView: Sendable {
                 metadata: status.metadata,
                 checkedAt: .now()
             )
-            try catalog.store(entry, since: token)
+            try answers.keep(entry, since: token)
         }
     }
 
@@ -234,7 +245,7 @@ final class RemoteView: Sendable {
             hasMarker: marker != nil,
             checkedAt: .now()
         )
-        try translating { _ = try catalog.store(entry, since: token) }
+        try translating { try answers.keep(entry, since: token) }
     }
 
     /// nil when there is no such object.
