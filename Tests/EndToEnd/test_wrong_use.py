@@ -184,6 +184,16 @@ class SmallDisk:
         run(["umount", "-l", self.path], check=False)
 
 
+def writes(path, data):
+    """Whether there is room for a file now."""
+    try:
+        write_file(path, data)
+        return True
+    except OSError as problem:
+        assert problem.errno == errno.ENOSPC
+        return False
+
+
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small disk")
 
 
@@ -209,7 +219,7 @@ def test_full_disk_of_the_state(make_instance, proxy, client, folder, stack, see
     proxy.online()
     instance.flush()
     assert client.get_object(Bucket="bucket", Key="small")["Body"].read() == b"acknowledged"
-    write_file(mount / "later", random_bytes(seed, 4 * MIB))
+    wait_until(lambda: writes(mount / "later", random_bytes(seed, 4 * MIB)), 20, "the room of the removed file")
     instance.flush()
     assert client.head_object(Bucket="bucket", Key="later")["ContentLength"] == 4 * MIB
     assert "huge" not in {item["Key"] for item in client.list_objects_v2(Bucket="bucket")["Contents"]}
