@@ -96,6 +96,10 @@ class Twin:
 
     def truncate(self):
         name, size = self.old_name(), self.random.choice([0, 10, 50_000, 200_000])
+        path = os.path.join(self.roots[0], name)
+        # Whether a truncation to the same size counts as a change differs between file systems.
+        if os.path.exists(path) and os.path.getsize(path) == size:
+            return
         self.both(f"truncate {name} {size}", lambda root: os.truncate(os.path.join(root, name), size))
 
     def unlink(self):
