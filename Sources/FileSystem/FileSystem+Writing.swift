@@ -128,17 +128,26 @@ extension FileSystem {
     private func beginGeneration(_ inode: Inode) throws(FileError) -> JournalNode {
         let old = inode.state.withLock { $0 }
         // The row may have moved to the name of a conflict copy.
-        if let id = old.node, let row = try translating({ try journal.node(id) }) {
-            return try translating {
-                try journal.beginWriting(at: row.path, remote: try view.state(of: row.path), expecting: id)
-            }
-        }
+        if let id = old.node, let node = try reopen(id) { return node }
         if let path = table.path(of: inode.number), try follow(inode, at: path) {
             return try translating {
                 try journal.beginWriting(at: path, remote: try remoteState(of: inode, at: path))
             }
         }
         return try beginConflict(inode, old)
+    }
+
+    /// Opens the content of a row for changes; nil when there is no such row, or it was completed just now.
+    private func reopen(_ id: NodeID) throws(FileError) -> JournalNode? {
+        guard let row = try translating({ try journal.node(id) }) else { return nil }
+        do throws(FileError) {
+            return try translating {
+                try journal.beginWriting(at: row.path, remote: try view.state(of: row.path), expecting: id)
+            }
+        } catch {
+            guard case .journal(let cause) = error, cause.kind == .notFound else { throw error }
+            return nil
+        }
     }
 
     /// The remote version that a file shows, as the journal must know it.
