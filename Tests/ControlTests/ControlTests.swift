@@ -35,7 +35,7 @@ private final class EchoHandler: ControlHandler {
     }
 }
 
-@Suite struct ControlTests {
+@Suite final class ControlTests {
     private let folder: String
     private let handler = EchoHandler()
     private let server: ControlServer
@@ -45,6 +45,14 @@ private final class EchoHandler: ControlHandler {
         try Files.makeDirectories(folder)
         server = try ControlServer(socketPath: folder + "/control.sock", program: "test", handler: handler)
         try server.start()
+    }
+
+    deinit {
+        server.stop()
+        for name in (try? Files.names(in: folder)) ?? [] {
+            if unlink("\(folder)/\(name)") != 0 { _ = rmdir("\(folder)/\(name)") }
+        }
+        _ = rmdir(folder)
     }
 
     private func client() throws -> ControlClient {
