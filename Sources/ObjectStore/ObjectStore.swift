@@ -43,6 +43,21 @@ package struct UploadedPart: Hashable, Sendable {
     }
 }
 
+/// A multipart upload that was begun and neither completed nor aborted.
+package struct UploadInProgress: Hashable, Sendable {
+    package let uploadID: String
+    /// When it was begun by the server's clock, to the second at most servers; nil when the server does not say.
+    package let initiated: Timestamp?
+    /// The server's name for whoever began it; nil when the server does not say.
+    package let initiator: String?
+
+    package init(uploadID: String, initiated: Timestamp?, initiator: String? = nil) {
+        self.uploadID = uploadID
+        self.initiated = initiated
+        self.initiator = initiator
+    }
+}
+
 /// What a server was seen or probed to do; learned while working, never assumed.
 package struct StoreCapabilities: Hashable, Sendable {
     /// Conditional writes are enforced (412), nil while unknown.
@@ -197,6 +212,14 @@ package protocol ObjectStore: AnyObject, Sendable {
     ) throws(StoreError) -> ObjectVersion
 
     func abortMultipartUpload(_ key: ObjectKey, uploadID: String) throws(StoreError)
+
+    /// The multipart uploads in progress for exactly this key, whoever began them.
+    func listMultipartUploads(_ key: ObjectKey) throws(StoreError) -> [UploadInProgress]
+
+    /// The server's clock: not ahead of it, and behind it by a second and the way of an answer at most.
+    ///
+    /// Sends a request only when no answer has told the time yet; our own clock where the server never tells it.
+    func serverTime() throws(StoreError) -> Timestamp
 
     /// Server-side copy of `source` at `sourceVersion`; `metadata` replaces the source's when given.
     func copy(

@@ -70,5 +70,18 @@ package struct StoreError: Error, Hashable, Sendable, CustomStringConvertible {
     /// Whether the same request may succeed later without anyone changing anything.
     package var isTransient: Bool { cause == .unreachable || cause == .temporary || cause == .corrupted }
 
+    /// The code of errors of requests that cannot have arrived.
+    package static let notSent = "NotSent"
+
+    /// Whether the server may have carried the request out although this came of it.
+    package var mayHaveHappened: Bool {
+        switch cause {
+        case .unreachable: code != Self.notSent
+        case .temporary: status != 503 && status != 429
+        case .protocolViolation, .cancelled: true
+        default: false
+        }
+    }
+
     package var description: String { message }
 }

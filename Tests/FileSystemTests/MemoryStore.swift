@@ -182,6 +182,10 @@ final class MemoryStore: ObjectStore {
 
     func abortMultipartUpload(_ key: ObjectKey, uploadID: String) throws(StoreError) { throw refusal }
 
+    func listMultipartUploads(_ key: ObjectKey) throws(StoreError) -> [UploadInProgress] { throw refusal }
+
+    func serverTime() throws(StoreError) -> Timestamp { .now() }
+
     func copy(
         _ source: ObjectKey,
         sourceVersion: ObjectVersion,

@@ -19,9 +19,17 @@ final class MemoryRecorder: TransferRecorder {
         var parts: [MultipartState.Part] = []
         var acknowledged: Int64 = 0
         var isCommitting = false
+        var beginnings = 0
+        var doubts = 0
+        var left: [String] = []
     }
 
     let state = Mutex(State())
+
+    func beginning(at time: Timestamp) throws(StoreError) { state.withLock { $0.beginnings += 1 } }
+    func notBegun() throws(StoreError) { state.withLock { $0.beginnings -= 1 } }
+    func perhapsBegun(at time: Timestamp) throws(StoreError) { state.withLock { $0.doubts += 1 } }
+    func left(upload: String, interopVersion: Int) throws(StoreError) { state.withLock { $0.left.append(upload) } }
 
     func begun(upload: String, interopVersion: Int, partSize: Int64) throws(StoreError) {
         state.withLock {
@@ -207,6 +215,23 @@ final class MemoryRecorder: TransferRecorder {
         var driver = MultipartDriver(try context(bytes(2_000_000)), resuming: nil, partSize: 100_000)
         guard case .failed(let error) = driver.run() else { return #expect(Bool(false), "not failed") }
         #expect(error.cause == .cancelled && store.leftovers == 1 && store.requests("part") < 12)
+    }
+
+    @Test func anUploadWhoseNameIsLostIsJournalledBeforeItIsAskedForAndLeftForOthersToFind() throws {
+        store.state.withLock { $0.creationsToLose = 1 }
+        var driver = MultipartDriver(try context(bytes(250_000)), resuming: nil, partSize: 100_000)
+        _ = committed(driver.run())
+        let kept = recorder.state.withLock { $0 }
+        #expect(kept.beginnings == 2 && kept.doubts == 1)
+        #expect(store.uploads.count == 1 && store.requests("create") == 2)
+    }
+
+    @Test func aCreationThatCannotHaveArrivedLeavesNoDoubt() throws {
+        let refused = StoreError(.unreachable, "refused", code: StoreError.notSent)
+        #expect(!refused.mayHaveHappened && StoreError(.unreachable, "timeout").mayHaveHappened)
+        #expect(!StoreError(.temporary, "busy", status: 503).mayHaveHappened)
+        #expect(StoreError(.temporary, "failed", status: 500).mayHaveHappened)
+        #expect(!StoreError(.forbidden, "no", status: 403).mayHaveHappened)
     }
 
     @Test func anUploadTheRemoteForgotIsBegunAnew() throws {

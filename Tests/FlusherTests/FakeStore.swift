@@ -23,6 +23,8 @@ final class FakeStore: ObjectStore {
         var key: ObjectKey
         var metadata: ObjectMetadata
         var parts: [Int: [UInt8]] = [:]
+        var initiated = Timestamp.now()
+        var initiator = "us"
     }
 
     struct Resumable {
@@ -47,6 +49,8 @@ final class FakeStore: ObjectStore {
         var requests: [String: Int] = [:]
         var nextID = 0
         var unannounced: Set<String> = []
+        /// How many of the next multipart uploads are begun without an answer.
+        var creationsToLose = 0
         var tagCounter = 0
         var capabilities = StoreCapabilities()
     }
@@ -64,6 +68,7 @@ final class FakeStore: ObjectStore {
     }
 
     var objects: [ObjectKey: Object] { state.withLock { $0.objects } }
+    var uploads: [String: Upload] { state.withLock { $0.uploads } }
     /// Uploads begun and neither finished nor ended, but for those whose name never reached the client.
     var leftovers: Int {
         state.withLock { state in
@@ -89,16 +94,25 @@ final class FakeStore: ObjectStore {
         }
     }
 
+    /// Begins a multipart upload as somebody else would.
+    func foreignUpload(_ id: String, _ key: String, parts: [Int: [UInt8]] = [:], initiated: Timestamp = .now()) {
+        state.withLock { state in
+            var upload = Upload(key: ObjectKey(key), metadata: ObjectMetadata(), parts: parts)
+            upload.initiated = initiated
+            state.uploads[id] = upload
+        }
+    }
+
     // MARK: faults
 
-    private enum Fate {
+    enum Fate {
         case good
         case lostRequest
         case lostAnswer
         case cut
     }
 
-    private func fate(_ name: String, _ key: ObjectKey) throws(StoreError) -> Fate {
+    func fate(_ name: String, _ key: ObjectKey) throws(StoreError) -> Fate {
         if getenv("MOORAGE_TEST_LOG") != nil { Log.debug("fake", "\(name) \(key)") }
         if let call = hook.withLock({ $0.call }) { call(name, key) }
         let (isOffline, fate): (Bool, Fate) = state.withLock { state in
@@ -145,7 +159,7 @@ final class FakeStore: ObjectStore {
     }
 
     /// The bytes that arrive, and whether the connection is cut then.
-    private func receive(
+    func receive(
         _ fate: Fate,
         _ body: UploadBody,
         _ cancellation: (any Cancellation)?
@@ -235,11 +249,16 @@ final class FakeStore: ObjectStore {
         let id = state.withLock { state in
             state.nextID += 1
             state.uploads["upload-\(state.nextID)"] = Upload(key: key, metadata: metadata)
-            if fate != .good { state.unannounced.insert("upload-\(state.nextID)") }
-            return "upload-\(state.nextID)"
+            var isLost = fate != .good
+            if state.creationsToLose > 0 {
+                state.creationsToLose -= 1
+                isLost = true
+            }
+            if isLost { state.unannounced.insert("upload-\(state.nextID)") }
+            return (name: "upload-\(state.nextID)", isLost: isLost)
         }
-        if fate != .good { throw Self.lost }
-        return id
+        if id.isLost { throw Self.lost }
+        return id.name
     }
 
     func uploadPart(
@@ -311,6 +330,17 @@ final class FakeStore: ObjectStore {
         try request("abort", key) { state in state.uploads[uploadID] = nil }
     }
 
+    func listMultipartUploads(_ key: ObjectKey) throws(StoreError) -> [UploadInProgress] {
+        try request("uploads", key) { state in
+            state.uploads.filter { $0.value.key == key }.map { id, upload in
+                let seconds = Timestamp(seconds: upload.initiated.seconds)
+                return UploadInProgress(uploadID: id, initiated: seconds, initiator: upload.initiator)
+            }
+        }
+    }
+
+    func serverTime() throws(StoreError) -> Timestamp { Timestamp(seconds: Timestamp.now().seconds) }
+
     func copy(
         _ source: ObjectKey,
         sourceVersion: ObjectVersion,
@@ -358,122 +388,3 @@ private final class DoneFetch: RangeFetch {
 }
 
 func md5Hex(_ bytes: [UInt8]) -> String { Hexadecimal.encode(Digest.of(bytes, .md5)) }
-
-// MARK: - resumable uploads, interop version 6 and later in the few words the tests need
-
-extension FakeStore {
-    func exchange(
-        _ exchange: UploadExchange,
-        informational: (@Sendable (Int, HTTPFields) -> Void)?,
-        progress: (@Sendable (Int64) -> Void)?,
-        cancellation: (any Cancellation)?
-    ) throws(StoreError) -> UploadExchangeResponse {
-        let url: String
-        let key: ObjectKey
-        switch exchange.target {
-        case .object(let object): (url, key) = ("http://fake/\(object)", object)
-        case .resource(let resource): (url, key) = (resource, ObjectKey(resource))
-        }
-        let fate = try fate(exchange.method, key)
-        let (bytes, isCut) = try receive(fate, exchange.body ?? .empty, cancellation)
-        let response = state.withLock { state in
-            var answer = Answer(url: url)
-            state.answer(exchange, key: key, bytes: bytes, isCut: isCut, &answer)
-            if exchange.method == "PUT", isCut || fate == .lostAnswer, let url = answer.fields["Location"] {
-                state.unannounced.insert(url)
-            }
-            return UploadExchangeResponse(status: answer.status, fields: answer.fields, body: [], url: url)
-        }
-        if isCut || fate == .lostAnswer { throw StoreError(.temporary, "connection reset") }
-        return response
-    }
-
-    struct Answer {
-        var url: String
-        var status = 400
-        var fields = HTTPFields()
-    }
-}
-
-extension FakeStore.State {
-    mutating func answer(
-        _ exchange: UploadExchange,
-        key: ObjectKey,
-        bytes: [UInt8],
-        isCut: Bool,
-        _ answer: inout FakeStore.Answer
-    ) {
-        guard speaksResumable, exchange.fields["Upload-Draft-Interop-Version"] == "8" else { return }
-        answer.fields["Upload-Draft-Interop-Version"] = "8"
-        switch exchange.method {
-        case "OPTIONS":
-            answer.status = 204
-            answer.fields["Upload-Limit"] = "max-size=1000000000"
-        case "PUT":
-            nextID += 1
-            let url = "http://fake/resumable/\(nextID)"
-            let metadata = ObjectMetadata(mode: exchange.fields["x-amz-meta-mode"].flatMap { UInt32($0) })
-            var condition = WriteCondition.none
-            if exchange.fields["If-None-Match"] != nil { condition = .absent }
-            if let tag = exchange.fields["If-Match"], let object = objects[key],
-                object.version.entityTag?.fieldValue == tag
-            {
-                condition = .version(object.version)
-            }
-            let length = exchange.fields["Upload-Length"].flatMap { Int($0) } ?? 0
-            resumables[url] = FakeStore.Resumable(key: key, metadata: metadata, condition: condition, length: length)
-            answer.status = 201
-            answer.fields["Location"] = url
-            answer.fields["Upload-Complete"] = "?0"
-        case "HEAD":
-            guard let upload = resumables[answer.url] else { return answer.status = 404 }
-            answer.status = 204
-            answer.fields["Upload-Offset"] = String(upload.bytes.count)
-            answer.fields["Upload-Complete"] = upload.isComplete ? "?1" : "?0"
-        case "PATCH": append(exchange, bytes, isCut, &answer)
-        case "DELETE":
-            resumables[answer.url] = nil
-            answer.status = 204
-        default: break
-        }
-    }
-
-    private mutating func append(
-        _ exchange: UploadExchange,
-        _ bytes: [UInt8],
-        _ isCut: Bool,
-        _ answer: inout FakeStore.Answer
-    ) {
-        guard var upload = resumables[answer.url] else { return answer.status = 404 }
-        guard exchange.fields["Upload-Offset"] == String(upload.bytes.count) else {
-            answer.status = 409
-            answer.fields["Upload-Offset"] = String(upload.bytes.count)
-            return
-        }
-        upload.bytes += bytes
-        answer.status = 204
-        answer.fields["Upload-Offset"] = String(upload.bytes.count)
-        answer.fields["Upload-Complete"] = "?0"
-        if exchange.fields["Upload-Complete"] == "?1", !isCut, upload.bytes.count == upload.length {
-            upload.isComplete = true
-            answer.fields["Upload-Complete"] = "?1"
-            commit(upload, &answer)
-        }
-        resumables[answer.url] = upload
-    }
-
-    private mutating func commit(_ upload: FakeStore.Resumable, _ answer: inout FakeStore.Answer) {
-        let current = objects[upload.key]
-        let isMet =
-            switch upload.condition {
-            case .none: true
-            case .absent: current == nil
-            case .version(let version): current?.version.isSame(as: version) ?? false
-            }
-        guard isMet else { return answer.status = 412 }
-        let object = FakeStore.Object(bytes: upload.bytes, tag: md5Hex(upload.bytes), metadata: upload.metadata)
-        objects[upload.key] = object
-        answer.status = 200
-        answer.fields["ETag"] = "\"" + object.tag + "\""
-    }
-}

@@ -292,6 +292,33 @@ import Testing
         #expect(cause { try store.check() } == nil)
     }
 
+    /// A server that lists two uploads a page, and one that repeats a page for ever.
+    @Test(arguments: [false, true]) func longListsOfUploadsAreReadPageByPage(repeats: Bool) throws {
+        let all = (1...5).map { "u\($0)" }
+        let stub = try StubServer { head, _ in
+            let fields = head.query.split(separator: "&")
+            let marker = fields.first { $0.hasPrefix("upload-id-marker=") }?.split(separator: "=").last
+            let rest = all.filter { repeats || $0 > marker.map(String.init) ?? "" }
+            let page = rest.prefix(2).map { "<Upload><Key>k</Key><UploadId>\($0)</UploadId></Upload>" }
+            let body = """
+                <ListMultipartUploadsResult><IsTruncated>\(rest.count > 2)</IsTruncated>\(page.joined())\
+                </ListMultipartUploadsResult>
+                """
+            return CannedResponse(status: 200, body: body).serialized
+        }
+        defer { stub.stop() }
+        let store = try S3Store(
+            configuration: S3StoreConfiguration(endpoint: "http://\(stub.address)", bucket: "bucket"),
+            credentials: StaticCredentials(accessKeyID: "AK", secretAccessKey: "secret"),
+            transport: CurlTransport()
+        )
+        if repeats {
+            #expect(cause { _ = try store.listMultipartUploads(ObjectKey("k")) } == .protocolViolation)
+        } else {
+            #expect(try store.listMultipartUploads(ObjectKey("k")).map(\.uploadID).sorted() == all)
+        }
+    }
+
     @Test func uploadExchangesAreSignedForTheirOriginOnly() throws {
         let fixture = try StoreFixture()
         let seen = Monitor([MessageHead]())

@@ -6,6 +6,7 @@ import CurlTransport
 import Digests
 import HTTPWire
 import ObjectStore
+import Platform
 import Stores
 import Testing
 
@@ -155,6 +156,25 @@ import Testing
         let upload = try fixture.store.createMultipartUpload(ObjectKey("k"), metadata: ObjectMetadata())
         try fixture.store.abortMultipartUpload(ObjectKey("k"), uploadID: upload)
         #expect(cause { _ = try fixture.store.listParts(ObjectKey("k"), uploadID: upload) } == .noSuchUpload)
+    }
+
+    @Test func uploadsInProgressAreListedForExactlyTheirKey() throws {
+        let fixture = try StoreFixture()
+        let key = ObjectKey("k +")
+        let time = try fixture.store.serverTime()
+        let uploads = try (0..<3).map { _ in
+            try fixture.store.createMultipartUpload(key, metadata: ObjectMetadata())
+        }
+        for other in ["k", "k +1", "a/k +"] {
+            _ = try fixture.store.createMultipartUpload(ObjectKey(other), metadata: ObjectMetadata())
+        }
+        let listed = try fixture.store.listMultipartUploads(key)
+        #expect(Set(listed.map(\.uploadID)) == Set(uploads))
+        let slack = listed.compactMap(\.initiated).map { $0.seconds - time.seconds }
+        #expect(slack.count == 3 && slack.allSatisfy { (0...10).contains($0) })
+        #expect(abs(time.seconds - Timestamp.now().seconds) < 5)
+        for upload in uploads { try fixture.store.abortMultipartUpload(key, uploadID: upload) }
+        #expect(try fixture.store.listMultipartUploads(key).isEmpty)
     }
 
     @Test func objectsAreCopiedAtTheServer() throws {

@@ -137,6 +137,11 @@ final class UploadJournal: TransferRecorder, Sendable {
     let state = Mutex(State())
     let failures = Mutex(0)
 
+    func beginning(at time: Timestamp) throws(StoreError) {}
+    func notBegun() throws(StoreError) {}
+    func perhapsBegun(at time: Timestamp) throws(StoreError) {}
+    func left(upload: String, interopVersion: Int) throws(StoreError) {}
+
     func begun(upload: String, interopVersion: Int, partSize: Int64) throws(StoreError) {
         state.withLock { $0 = State(upload: upload, interopVersion: interopVersion, partSize: partSize) }
     }

@@ -82,7 +82,10 @@ extension S3Handler {
         }.sorted { ($0.key, $0.id) < ($1.key, $1.id) }
         var result = ListMultipartUploadsResult(
             bucket: bucket.string,
-            uploads: wanted.prefix(limit).map { .init(key: $0.key, uploadID: $0.id, initiated: $0.initiated) }
+            uploads: wanted.prefix(limit).map {
+                // There is one user.
+                .init(key: $0.key, uploadID: $0.id, initiated: $0.initiated, initiator: "moorage")
+            }
         )
         result.prefix = prefix
         result.keyMarker = keyMarker

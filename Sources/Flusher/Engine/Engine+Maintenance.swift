@@ -23,6 +23,7 @@ extension Engine {
                 defer { state.inspect { $0.maintained = nil } }
                 release(session)
                 if state.inspect({ $0.volumes[session.id]?.facts.isOpen ?? false }) { cleanUp(session) }
+                sweep(session)
                 recover(session)
                 synchronize(session)
                 checkDisk(session)

@@ -102,7 +102,7 @@ final class Engine: Sendable {
             let now = monotonicSeconds()
             let hasWork =
                 !state.jobs.isEmpty || state.scheduler.hasActiveRows
-                || state.volumes.values.contains { $0.hasMore || $0.unwanted > 0 || $0.seen < 0 }
+                || state.volumes.values.contains { $0.hasMore || $0.unwanted > 0 || $0.hasLeftovers || $0.seen < 0 }
             if hasWork { state.busyUntil = now }
             return now - state.busyUntil
         }

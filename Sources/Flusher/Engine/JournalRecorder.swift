@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+internal import Base
 internal import Journal
 internal import ObjectStore
+internal import Platform
 
 /// Writes a transfer's transitions into the volume's journal and into the session's mirror of it.
 struct JournalRecorder: TransferRecorder {
@@ -12,6 +14,26 @@ struct JournalRecorder: TransferRecorder {
     let session: VolumeSession
     let transfer: TransferID
     let method: TransferProtocol
+
+    func beginning(at time: Timestamp) throws(StoreError) {
+        try write { (journal) throws(JournalError) in try journal.beginCreation(of: transfer, at: time) }
+    }
+
+    func notBegun() throws(StoreError) {
+        try write { (journal) throws(JournalError) in try journal.refuseCreation(of: transfer) }
+    }
+
+    func perhapsBegun(at time: Timestamp) throws(StoreError) {
+        Log.info("flusher", "no answer to the beginning of an upload: what may have come of it is looked for")
+        try write { (journal) throws(JournalError) in try journal.doubtCreation(of: transfer, at: time) }
+    }
+
+    func left(upload: String, interopVersion: Int) throws(StoreError) {
+        guard let key = session.transfer(transfer)?.key else { return }
+        try write { (journal) throws(JournalError) in
+            try journal.leave(upload, at: key, method: method, interopVersion: Int64(interopVersion))
+        }
+    }
 
     func begun(upload: String, interopVersion: Int, partSize: Int64) throws(StoreError) {
         try write { (journal) throws(JournalError) in

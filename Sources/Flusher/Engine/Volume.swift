@@ -21,6 +21,8 @@ struct Volume: Sendable {
     var notBefore: Double = 0
     /// Transfers nobody wants that could not be ended yet.
     var unwanted = 0
+    /// Something may be left at the remote that is still looked for.
+    var hasLeftovers = false
     /// When to take in all rows again, gone ones too.
     var reloadAt: Double = 0
     /// When to ask whether the remote answers; nil: no need.

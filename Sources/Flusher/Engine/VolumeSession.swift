@@ -20,6 +20,8 @@ final class VolumeSession: Sendable {
         var claimed: Set<TransferID> = []
         /// The names that a thread changes at the remote.
         var claimedPaths: Set<ObjectKey> = []
+        /// When uploads that may be left at a key were last looked for, by the server's clock.
+        var looks: [ObjectKey: Timestamp] = [:]
     }
 
     let description: VolumeDescription
@@ -41,6 +43,8 @@ final class VolumeSession: Sendable {
         self.journal = journal
         self.catalog = catalog
         self.cache = cache
+        // Whoever waited for an answer before us waits no more.
+        try journal.doubtAllCreations()
         var initial = State()
         for entry in try journal.transfers() { initial.transfers[entry.transfer.id] = entry.transfer }
         state = Lock(initial)
@@ -103,6 +107,9 @@ final class VolumeSession: Sendable {
     /// the object that the new row makes.
     func claim(path: ObjectKey) -> Bool { state.withLock { $0.claimedPaths.insert(path).inserted } }
     func release(path: ObjectKey) { state.withLock { _ = $0.claimedPaths.remove(path) } }
+
+    func lastLook(at key: ObjectKey) -> Timestamp? { state.withLock { $0.looks[key] } }
+    func looked(at key: ObjectKey, _ time: Timestamp?) { state.withLock { $0.looks[key] = time } }
 
     /// The transfers that no thread works on.
     var idleTransfers: [Transfer] {

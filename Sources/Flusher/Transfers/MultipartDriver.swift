@@ -106,7 +106,7 @@ package struct MultipartDriver {
         switch action {
         case .create: answer { (driver) throws(StoreError) in .created(uploadID: try driver.create()) }
         case .journal(let state):
-            try context.recorder.begun(upload: state.uploadID, interopVersion: 0, partSize: state.partSize)
+            try record(state)
             actions += machine.handle(.journalled)
         case .journalPart(let part):
             try context.recorder.part(
@@ -124,7 +124,7 @@ package struct MultipartDriver {
             answer { (driver) throws(StoreError) in .completed(try driver.complete(id, parts)) }
         case .verifyTarget: answer { (driver) throws(StoreError) in .target(try driver.context.target()) }
         case .abort(let id):
-            abort(id)
+            try abort(id)
             actions += machine.handle(.aborted)
         case .wait(let pause): wait(pause)
         case .done(let version): return .committed(version)
@@ -159,9 +159,30 @@ package struct MultipartDriver {
 
     // MARK: requests
 
+    /// Begins an upload; the journal knows of it before the server does, as its name may get lost on the way.
     private func create() throws(StoreError) -> String {
         try context.gate.run(context.cancellation) { () throws(StoreError) in
-            try context.store.createMultipartUpload(context.key, metadata: context.metadata)
+            try context.recorder.beginning(at: try context.store.serverTime())
+            do throws(StoreError) {
+                return try context.store.createMultipartUpload(context.key, metadata: context.metadata)
+            } catch {
+                if error.mayHaveHappened {
+                    try context.recorder.perhapsBegun(at: try context.store.serverTime())
+                } else {
+                    try context.recorder.notBegun()
+                }
+                throw error
+            }
+        }
+    }
+
+    /// Notes the upload's name; without a note of it nobody could ever end the upload.
+    private func record(_ state: MultipartState) throws(StoreError) {
+        do throws(StoreError) {
+            try context.recorder.begun(upload: state.uploadID, interopVersion: 0, partSize: state.partSize)
+        } catch {
+            try abort(state.uploadID)
+            throw error
         }
     }
 
@@ -184,11 +205,14 @@ package struct MultipartDriver {
         }
     }
 
-    private func abort(_ id: String) {
+    /// Ends an upload, or leaves that to others.
+    private func abort(_ id: String) throws(StoreError) {
         do throws(StoreError) {
             try context.store.abortMultipartUpload(context.key, uploadID: id)
         } catch {
-            Log.info("flusher", "aborting an upload of \(context.key): \(error)")
+            guard error.cause != .noSuchUpload, error.cause != .notFound else { return }
+            Log.info("flusher", "an upload of \(context.key) is not ended yet: \(error)")
+            try context.recorder.left(upload: id, interopVersion: 0)
         }
     }
 

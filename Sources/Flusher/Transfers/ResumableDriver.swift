@@ -34,6 +34,22 @@ package struct ResumableDriver {
     }
 
     package mutating func run() -> UploadResult {
+        let result = drive()
+        do throws(StoreError) {
+            try keepUnrecorded()
+        } catch {
+            return .failed(error)
+        }
+        return result
+    }
+
+    /// Notes an upload that an interim response named where the attempt ended before it was journalled.
+    private func keepUnrecorded() throws(StoreError) {
+        guard let state = machine.unrecorded else { return }
+        try context.recorder.begun(upload: state.resource, interopVersion: state.version.rawValue, partSize: 0)
+    }
+
+    private mutating func drive() -> UploadResult {
         context.progress.use("ietf-resumable")
         context.progress.acknowledge(machine.acknowledged)
         let known = machine.support
@@ -101,6 +117,7 @@ package struct ResumableDriver {
         )
         do throws(StoreError) {
             let response = try exchangeThroughGate(exchange, startingAt: request.body?.lower ?? 0)
+            if request.method == "DELETE", response.status >= 500 || response.status == 429 { try leave() }
             return .response(
                 ResumableUploadMachine.Response(
                     status: response.status,
@@ -114,8 +131,15 @@ package struct ResumableDriver {
                 try context.recorder.acknowledged(machine.acknowledged)
                 throw error
             }
+            if request.method == "DELETE" { try leave() }
             return .failed(lastError.note(error), retryAfter: error.retryAfter)
         }
+    }
+
+    /// Leaves the end of an upload, which failed, to others.
+    private func leave() throws(StoreError) {
+        guard let state = machine.state else { return }
+        try context.recorder.left(upload: state.resource, interopVersion: state.version.rawValue)
     }
 
     private func exchangeThroughGate(
@@ -173,6 +197,9 @@ private final class MachineBox: Sendable {
 
     var acknowledged: Int64 { machine.inspect { $0.acknowledgedBytes } }
     var support: ResumableSupport { machine.inspect { $0.support } }
+
+    var state: ResumableUploadState? { machine.inspect { $0.state } }
+    var unrecorded: ResumableUploadState? { machine.inspect { $0.unrecordedState } }
 
     func start() -> ResumableUploadMachine.Action { machine.inspect { $0.start() } }
 

@@ -68,6 +68,16 @@ package struct UploadContext: Sendable {
 
 /// Writes an upload's transitions into the journal, each before the request that it is about.
 package protocol TransferRecorder: Sendable {
+    /// An upload is asked for next, whose name only the answer tells; durable when it returns.
+    ///
+    /// `time` is the server's. Ends with `begun`, `notBegun` or `perhapsBegun`.
+    func beginning(at time: Timestamp) throws(StoreError)
+    /// No upload came of it.
+    func notBegun() throws(StoreError)
+    /// No answer came: there may be an upload that nobody knows, which is somebody else's to find.
+    func perhapsBegun(at time: Timestamp) throws(StoreError)
+    /// This upload is wanted no more and could not be ended now: somebody else will.
+    func left(upload: String, interopVersion: Int) throws(StoreError)
     /// The upload exists at the remote under this id or URL; durable against SIGKILL when it returns.
     func begun(upload: String, interopVersion: Int, partSize: Int64) throws(StoreError)
     func part(number: Int, size: Int64, md5: [UInt8], entityTag: String) throws(StoreError)

@@ -39,13 +39,23 @@ struct TransferCleanup {
         work.session.forget(transfer.id)
     }
 
-    private func endAtRemote(_ transfer: Transfer) throws(WorkFailure) {
-        if let upload = transfer.upload {
-            switch transfer.method {
-            case .multipart: try abortMultipart(transfer.key, upload)
-            case .resumable: try abortResumable(upload, transfer)
-            case .put, .copy: break
-            }
+    /// Ends what a transfer has begun at the remote; what is not there any more is as good as ended.
+    func endAtRemote(_ transfer: Transfer) throws(WorkFailure) {
+        guard let upload = transfer.upload else { return }
+        switch transfer.method {
+        case .multipart: try abortMultipart(transfer.key, upload)
+        case .resumable: try abortResumable(upload, transfer.interopVersion)
+        case .put, .copy: break
+        }
+    }
+
+    /// Ends an upload that was left at the remote.
+    func end(_ leftover: Leftover) throws(WorkFailure) {
+        guard let upload = leftover.upload else { return }
+        switch leftover.method {
+        case .multipart: try abortMultipart(leftover.key, upload)
+        case .resumable: try abortResumable(upload, leftover.interopVersion)
+        case .put, .copy: break
         }
     }
 
@@ -88,9 +98,9 @@ struct TransferCleanup {
         }
     }
 
-    private func abortResumable(_ resource: String, _ transfer: Transfer) throws(WorkFailure) {
+    private func abortResumable(_ resource: String, _ interopVersion: Int64) throws(WorkFailure) {
         var fields = HTTPFields()
-        let version = InteropVersion(rawValue: Int(transfer.interopVersion)) ?? .final
+        let version = InteropVersion(rawValue: Int(interopVersion)) ?? .final
         fields[UploadProtocol.versionField] = version.fieldValue
         let exchange = UploadExchange(method: "DELETE", target: .resource(resource), fields: fields)
         let response = try work.remote { (store) throws(StoreError) in

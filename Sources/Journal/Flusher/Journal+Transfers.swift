@@ -25,6 +25,8 @@ extension Journal {
     }
 
     /// Notes what the server calls the upload; durable, since only this name lets us finish or abort it.
+    ///
+    /// A creation of this transfer under way has ended well with that.
     package func setUpload(
         _ transfer: TransferID,
         method: TransferProtocol,
@@ -41,6 +43,7 @@ extension Journal {
                     .integer(transfer.value),
                 ]
             )
+            try tables.connection.run("DELETE FROM leftover WHERE transfer = ?", [.integer(transfer.value)])
         }
     }
 

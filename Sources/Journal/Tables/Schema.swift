@@ -3,7 +3,26 @@
 
 /// The journal's tables, version by version; Docs/Journal.md says what the columns mean.
 enum Schema {
-    static let migrations = [first]
+    static let migrations = [first, leftovers].map { compact($0) }
+
+    // SQLite keeps this text on the first page of the file: where it spills onto another one, damage to that page too
+    // takes every row away. So it is kept short.
+    private static func compact(_ text: String) -> String {
+        text.split { $0 == " " || $0 == "\n" }.joined(separator: " ")
+    }
+
+    private static let leftovers = """
+        CREATE TABLE leftover (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            key BLOB NOT NULL,
+            method INTEGER NOT NULL,
+            upload TEXT,
+            interop_version INTEGER NOT NULL,
+            transfer INTEGER,
+            began_at INTEGER NOT NULL,
+            doubted_at INTEGER
+        );
+        """
 
     private static let first = """
         CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;

@@ -73,6 +73,7 @@ extension Tables {
     /// Removes a transfer and its parts; its generation becomes a candidate for release.
     func delete(_ transfer: Transfer) throws(JournalError) {
         try connection.run("DELETE FROM part WHERE transfer = ?", [.integer(transfer.id.value)])
+        try connection.run("UPDATE leftover SET transfer = NULL WHERE transfer = ?", [.integer(transfer.id.value)])
         try connection.run("DELETE FROM transfer WHERE id = ?", [.integer(transfer.id.value)])
         try release(transfer.generation)
     }

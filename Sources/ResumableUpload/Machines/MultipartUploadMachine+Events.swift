@@ -111,7 +111,7 @@ extension MultipartUploadMachine {
         if case .draining = phase { return proceed() }
         switch pause.fault {
         case .noSuchUpload, .notFound:
-            afterUnchanged = .create
+            afterUnchanged = .redo
             return settle(.verify)
         case .authentication where !credentialsRefreshed:
             credentialsRefreshed = true
@@ -176,7 +176,7 @@ extension MultipartUploadMachine {
         default: return violation()
         }
         if phase == .listing, pause.fault == .noSuchUpload || pause.fault == .notFound {
-            afterUnchanged = .create
+            afterUnchanged = .redo
             return begin(.verify)
         }
         return wait(pause, then: again)
@@ -188,7 +188,7 @@ extension MultipartUploadMachine {
             afterUnchanged = .redo
             return begin(.verify)
         case .noSuchUpload, .notFound:
-            afterUnchanged = .create
+            afterUnchanged = .redo
             return begin(.verify)
         case .rejected where relistings == 0:
             relistings += 1
@@ -220,10 +220,11 @@ extension MultipartUploadMachine {
     }
 
     /// The commit did not happen: the parts may still be there, or all has to be sent again.
+    ///
+    /// An upload that the server says it has forgotten is ended all the same: the word may be that of one node.
     private mutating func unchanged() -> [Action] {
         let next = afterUnchanged
         afterUnchanged = .list
-        if next == .create { uploadID = nil }
         if isCancelled { return settle(.end(.cancelled)) }
         guard next != .list else { return begin(.list) }
         restarts += 1

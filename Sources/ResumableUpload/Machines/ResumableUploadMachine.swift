@@ -102,6 +102,9 @@ package struct ResumableUploadMachine: Sendable {
         }
     }
 
+    /// An upload that the server has named and that was not journalled before the machine's end; nil for none.
+    package var unrecordedState: ResumableUploadState? { resource == journalledResource ? nil : state }
+
     package mutating func start() -> Action {
         if resource != nil { return take(.ask) }
         switch support {

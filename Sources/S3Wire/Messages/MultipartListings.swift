@@ -109,11 +109,14 @@ package struct ListMultipartUploadsResult: Hashable, Sendable {
         package var key: ObjectKey
         package var uploadID: String
         package var initiated: Timestamp?
+        /// The id of whoever began it.
+        package var initiator: String?
 
-        package init(key: ObjectKey, uploadID: String, initiated: Timestamp?) {
+        package init(key: ObjectKey, uploadID: String, initiated: Timestamp?, initiator: String? = nil) {
             self.key = key
             self.uploadID = uploadID
             self.initiated = initiated
+            self.initiator = initiator
         }
     }
 
@@ -161,7 +164,8 @@ package struct ListMultipartUploadsResult: Hashable, Sendable {
                 throw XMLProblem("<Upload> without <Key>")
             }
             let id = try upload.required("UploadId")
-            uploads.append(Upload(key: key, uploadID: id, initiated: upload.time("Initiated")))
+            let initiator = upload.first("Initiator")?["ID"]
+            uploads.append(Upload(key: key, uploadID: id, initiated: upload.time("Initiated"), initiator: initiator))
         }
         commonPrefixes = []
         for element in root.all("CommonPrefixes") {
@@ -186,8 +190,11 @@ package struct ListMultipartUploadsResult: Hashable, Sendable {
                 writer.element("Upload") { writer in
                     writer.key("Key", upload.key, isEncoded: isURLEncoded)
                     writer.text("UploadId", upload.uploadID)
-                    if let time = upload.initiated { writer.text("Initiated", time.rfc3339) }
+                    if let initiator = upload.initiator {
+                        writer.element("Initiator") { $0.text("ID", initiator) }
+                    }
                     writer.text("StorageClass", "STANDARD")
+                    if let time = upload.initiated { writer.text("Initiated", time.rfc3339) }
                 }
             }
             for prefix in commonPrefixes {

@@ -45,7 +45,7 @@ struct RetryPolicy: Sendable {
     }
 
     /// Whether the request cannot have arrived.
-    private static func wasNotSent(_ error: StoreError) -> Bool { error.code == S3ErrorMapping.notSent }
+    private static func wasNotSent(_ error: StoreError) -> Bool { error.code == StoreError.notSent }
 
     /// Whether the server asks for fewer requests.
     static func isThrottle(_ error: StoreError) -> Bool {

@@ -77,7 +77,7 @@ extension S3Client {
         var token = 0
         defer { cancellation?.removeHandler(token) }
         do {
-            return try transport.perform(
+            let response = try transport.perform(
                 transfer,
                 limit: limit,
                 informational: informational,
@@ -86,6 +86,8 @@ extension S3Client {
                     if let cancellation { token = cancellation.onCancel { transfer.cancel() } }
                 }
             )
+            noteTime(response.fields)
+            return response
         } catch {
             throw S3ErrorMapping.error(error)
         }

@@ -26,6 +26,8 @@ final class S3Client: Sendable {
     let budget = RetryBudget()
     private let provider: any CredentialsProvider
     private let signing: Lock<Signing>
+    /// What to add to our clock to get the time of the last answer, in nanoseconds; nil before the first.
+    private let clockDifference = Lock<Int64?>(nil)
 
     init(
         _ configuration: S3StoreConfiguration,
@@ -106,6 +108,25 @@ final class S3Client: Sendable {
         case .upload: transfer.answerTimeout = max(60, configuration.stallTimeout)
         case .completion: transfer.answerTimeout = configuration.completionTimeout
         }
+    }
+
+    // MARK: The server's clock
+
+    /// The server's time as its last answer told it, to the second and so never ahead of it; nil before the first.
+    var serverTime: Timestamp? {
+        clockDifference.withLock { $0 }.map { Timestamp(nanoseconds: Timestamp.now().nanoseconds + $0) }
+    }
+
+    /// Takes in an answer's time.
+    func noteTime(_ fields: HTTPFields) {
+        guard let date = fields.date else { return }
+        clockDifference.withLock { $0 = date.nanoseconds - Timestamp.now().nanoseconds }
+    }
+
+    /// Takes the server's clock for ours, as it does not tell the time.
+    func assumeServerTime() -> Timestamp {
+        clockDifference.withLock { $0 = $0 ?? 0 }
+        return .now()
     }
 
     // MARK: Learning from answers

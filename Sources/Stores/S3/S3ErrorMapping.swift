@@ -10,9 +10,6 @@ internal import S3Wire
 
 /// The one place where answers and transfer errors become ``StoreError``s.
 enum S3ErrorMapping {
-    /// The code of errors of requests that cannot have arrived.
-    static let notSent = "NotSent"
-
     /// The error of an answer with an error status.
     static func error(status: Int, fields: HTTPFields, body: [UInt8], isHead: Bool = false) -> StoreError {
         let document = isHead ? nil : (try? XMLReader.parse(body)).flatMap { S3Error($0) }
@@ -87,7 +84,7 @@ enum S3ErrorMapping {
     /// The error of a transfer without an answer.
     static func error(_ error: TransferError) -> StoreError {
         switch error.kind {
-        case .unreachable: StoreError(.unreachable, error.message, code: notSent)
+        case .unreachable: StoreError(.unreachable, error.message, code: StoreError.notSent)
         case .timeout: StoreError(.unreachable, error.message)
         case .connectionLost: StoreError(.temporary, "the connection broke: \(error.message)")
         case .insecure: StoreError(.rejected, "no secure connection: \(error.message)")
