@@ -11,7 +11,8 @@ internal import ResumableUpload
 extension ResumableUploadHandler {
     /// Hands the whole upload to the plain handler and its answer to the client.
     ///
-    /// An answer of 5xx does not end the upload while its bytes are there: the client can complete it again.
+    /// An answer of 5xx does not end the upload while its bytes are there: the client can complete it again. Only
+    /// 501 (Not Implemented) does, which no repetition changes.
     func complete(_ upload: StoredUpload, _ exchange: UploadExchange) {
         let reply = exchange.reply
         do throws(SystemError) {
@@ -21,7 +22,7 @@ extension ResumableUploadHandler {
             }
             try upload.update { $0.length = upload.offset }
             let answer = try answerOfTarget(upload, exchange.request)
-            if answer.status >= 500, upload.hasData { return passOn(answer, upload, reply) }
+            if answer.status >= 500, answer.status != 501, upload.hasData { return passOn(answer, upload, reply) }
             try upload.update { manifest in
                 manifest.finalSize = upload.offset
                 manifest.answer = answer

@@ -25,8 +25,11 @@ package struct S3Authenticator: HTTPRequestAuthorizer {
     }
 
     package func refusal(of request: HTTPRequest) -> HTTPAnswer? {
-        do {
+        do throws(S3Error) {
             _ = try authorize(request)
+            // Said before the content is sent, not when it is complete.
+            guard let query = URLQuery(wire: request.rawQuery) else { throw S3Error(.invalidURI) }
+            try RequestScope(request).check(query, request.fields)
             return nil
         } catch {
             let xml = error.document(requestID: Randomness.hexadecimal(bytes: 8), request)

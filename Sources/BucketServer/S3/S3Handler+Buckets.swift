@@ -51,22 +51,29 @@ extension S3Handler {
         _ = try inS3 { () throws(StorageError) in try storage.openBucket(bucket) }
         var result = DeleteResult(deleted: [], failures: [])
         for object in request.objects {
-            do throws(StorageError) {
-                let path = try ObjectPath(bucket: bucket, key: object.key)
-                try storage.delete(path, Self.conditions(of: object))
+            do throws(S3Error) {
+                try delete(object, in: bucket)
                 if !request.isQuiet { result.deleted.append(object.key) }
             } catch {
-                let error = S3Error(storage: error)
                 result.failures.append(.init(key: object.key, code: error.code, message: error.message))
             }
         }
         exchange.send(xml: result.xml)
     }
 
-    private static func conditions(of object: DeleteRequest.Object) -> WriteConditions {
-        guard let tag = object.entityTag else { return WriteConditions() }
-        var fields = HTTPFields()
-        fields["If-Match"] = tag
-        return WriteConditions(fields)
+    private func delete(_ object: DeleteRequest.Object, in bucket: ObjectKey) throws(S3Error) {
+        guard ["null", "", nil].contains(object.versionID) else {
+            throw S3Error(.notImplemented, "There are no versions here")
+        }
+        var conditions = WriteConditions()
+        if let tag = object.entityTag {
+            conditions = WriteConditions(HTTPFields([.init(name: "If-Match", value: tag)]))
+        }
+        conditions.size = object.size
+        conditions.modified = object.lastModified?.seconds
+        let wanted = conditions
+        try inS3 { () throws(StorageError) in
+            try storage.delete(try ObjectPath(bucket: bucket, key: object.key), wanted)
+        }
     }
 }

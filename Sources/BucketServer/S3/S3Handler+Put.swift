@@ -10,6 +10,9 @@ internal import S3Wire
 
 extension S3Handler {
     func putOrCopy(_ path: ObjectPath, _ exchange: S3Exchange) throws(S3Error) {
+        if exchange.fields["x-amz-copy-source-range"] != nil {
+            throw S3Error(.invalidRequest, "A range can be copied into a part of an upload only")
+        }
         if exchange.fields["x-amz-copy-source"] != nil { return try copyObject(path, exchange) }
         if exchange.query.contains("partNumber") { throw S3Error(.invalidArgument, "partNumber without uploadId") }
         try putObject(path, exchange)
@@ -79,9 +82,27 @@ extension S3Handler {
 
     /// DeleteObject.
     func deleteObject(_ path: ObjectPath, _ exchange: S3Exchange) throws(S3Error) {
-        let conditions = WriteConditions(exchange.fields)
+        let conditions = try Self.deletionConditions(exchange.fields)
         try inS3 { () throws(StorageError) in try storage.delete(path, conditions) }
         exchange.send(204)
+    }
+
+    /// The conditions on a deletion; one that cannot be read must not become none.
+    private static func deletionConditions(_ fields: HTTPFields) throws(S3Error) -> WriteConditions {
+        var conditions = WriteConditions(fields)
+        if let text = fields["x-amz-if-match-size"] {
+            guard let size = decimalNumber(text) else {
+                throw S3Error(.invalidArgument, "x-amz-if-match-size is not a size")
+            }
+            conditions.size = size
+        }
+        if let text = fields["x-amz-if-match-last-modified-time"] {
+            guard let time = HTTPDate.parse(text) ?? Timestamp(s3: text) else {
+                throw S3Error(.invalidArgument, "x-amz-if-match-last-modified-time is not a time")
+            }
+            conditions.modified = time.seconds
+        }
+        return conditions
     }
 
     /// S3 wants the length of what is stored to be announced.

@@ -44,9 +44,9 @@ struct S3Handler: HTTPRequestHandler {
     }
 
     private func route(_ exchange: S3Exchange) throws(S3Error) {
-        try refuseUnknown(exchange)
         let path = exchange.request.path.dropFirst()
         guard exchange.request.path.first == UInt8(ascii: "/") else { throw S3Error(.methodNotAllowed) }
+        try RequestScope(exchange.request).check(exchange.query, exchange.fields)
         guard let slash = path.firstIndex(of: UInt8(ascii: "/")), slash + 1 < path.endIndex else {
             let bucket = ObjectKey(bytes: path.filter { $0 != UInt8(ascii: "/") })
             return try bucket.isRoot ? serveService(exchange) : serveBucket(bucket, exchange)
@@ -79,49 +79,6 @@ struct S3Handler: HTTPRequestHandler {
             try inS3 { () throws(StorageError) in try storage.abortUpload(id, at: path) }
             exchange.send(204)
         default: throw S3Error(.methodNotAllowed)
-        }
-    }
-
-    // MARK: what is not here
-
-    /// The query parameters that have a meaning here.
-    private static let knownParameters: Set<String> = [
-        "uploads", "uploadId", "partNumber", "delete", "location", "versioning", "list-type", "prefix", "delimiter",
-        "max-keys", "continuation-token", "start-after", "marker", "encoding-type", "fetch-owner", "key-marker",
-        "upload-id-marker", "max-uploads", "max-parts", "part-number-marker", "versionId", "x-id",
-    ]
-
-    /// Sub-resources of reads that must not be taken for the object itself.
-    private static let foreignReads: Set<String> = [
-        "acl", "attributes", "tagging", "torrent", "retention", "legal-hold", "policy", "policyStatus", "cors",
-        "lifecycle", "website", "logging", "notification", "replication", "encryption", "requestPayment", "versions",
-        "accelerate", "analytics", "inventory", "metrics", "object-lock", "ownershipControls", "publicAccessBlock",
-        "intelligent-tiering", "session", "select", "restore", "metadataTable",
-    ]
-
-    /// Fields that would change what is stored in a way this server does not know.
-    private static let foreignFields = [
-        "x-amz-server-side-encryption-customer-algorithm", "x-amz-write-offset-bytes", "x-amz-rename-source",
-        "x-amz-object-lock-mode", "x-amz-tagging",
-    ]
-
-    /// Refuses what is not implemented, so that it never becomes a plain read or write of something else.
-    private func refuseUnknown(_ exchange: S3Exchange) throws(S3Error) {
-        let isRead = exchange.request.method == "GET" || exchange.request.method == "HEAD"
-        for item in exchange.query.items {
-            let name = item.name
-            if Self.knownParameters.contains(name) || name.lowercased().hasPrefix("x-amz-") { continue }
-            if isRead, !Self.foreignReads.contains(name) { continue }
-            throw S3Error(.notImplemented, "The parameter \(name) is not implemented")
-        }
-        if let version = exchange.query["versionId"], version != "null" {
-            throw S3Error(.notImplemented, "There are no versions here")
-        }
-        if exchange.query.contains("partNumber"), exchange.request.method != "PUT" {
-            throw S3Error(.notImplemented, "Reading by part is not implemented")
-        }
-        for name in Self.foreignFields where exchange.fields[name] != nil {
-            throw S3Error(.notImplemented, "The field \(name) is not implemented")
         }
     }
 }

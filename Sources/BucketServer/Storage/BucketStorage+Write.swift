@@ -17,7 +17,7 @@ extension BucketStorage {
     func precheck(_ path: ObjectPath, _ conditions: WriteConditions) throws(StorageError) {
         guard let parent = try openParent(of: path) else { return try conditions.check(nil) }
         guard !conditions.isEmpty else { return }
-        try conditions.check(try object(path.name, in: parent, path.isFolder)?.record.tag)
+        try conditions.check(try object(path.name, in: parent, path.isFolder))
     }
 
     /// Makes a staged file the object at `path`, if the conditions hold; durable when it returns.
@@ -101,7 +101,7 @@ extension BucketStorage {
     ) throws(StorageError) -> ObjectRecord {
         try keyLocks.withLock(path) { () throws(StorageError) in
             let object = try object(at: path)
-            try conditions.check(object.record.tag)
+            try conditions.check(object)
             guard object.record.entityTag == expected.entityTag else { throw .preconditionFailed }
             var record = object.record
             record.fields = fields

@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 package import Base
+internal import HTTPWire
 
 /// The body of a DeleteObjects request: `Delete`.
 package struct DeleteRequest: Hashable, Sendable {
@@ -10,11 +11,28 @@ package struct DeleteRequest: Hashable, Sendable {
         /// Delete only this version, by tag; nil: whatever is there.
         package var entityTag: String?
         package var versionID: String?
+        /// Delete only an object of this many bytes.
+        package var size: Int64?
+        /// Delete only an object of this time, to the second.
+        package var lastModified: Timestamp?
 
         package init(key: ObjectKey, entityTag: String? = nil, versionID: String? = nil) {
             self.key = key
             self.entityTag = entityTag
             self.versionID = versionID
+        }
+
+        /// Reads an `Object`; a condition that cannot be read is an error, for it must not become none.
+        package init(_ element: XMLElement) throws(XMLProblem) {
+            self.init(
+                key: ObjectKey(try element.required("Key")),
+                entityTag: element["ETag"],
+                versionID: element["VersionId"]
+            )
+            size = try element.number("Size")
+            guard let text = element["LastModifiedTime"] else { return }
+            lastModified = HTTPDate.parse(text) ?? Timestamp(s3: text)
+            if lastModified == nil { throw XMLProblem("<LastModifiedTime> is not a time") }
         }
     }
 
@@ -32,10 +50,7 @@ package struct DeleteRequest: Hashable, Sendable {
         try root.expect("Delete")
         isQuiet = root.boolean("Quiet")
         objects = []
-        for object in root.all("Object") {
-            let key = ObjectKey(try object.required("Key"))
-            objects.append(Object(key: key, entityTag: object["ETag"], versionID: object["VersionId"]))
-        }
+        for object in root.all("Object") { objects.append(try Object(object)) }
         guard (1...1000).contains(objects.count) else { throw XMLProblem("\(objects.count) objects in one request") }
     }
 
@@ -48,6 +63,8 @@ package struct DeleteRequest: Hashable, Sendable {
                     writer.key("Key", object.key, isEncoded: false)
                     if let tag = object.entityTag { writer.text("ETag", tag) }
                     if let version = object.versionID { writer.text("VersionId", version) }
+                    if let size = object.size { writer.number("Size", size) }
+                    if let time = object.lastModified { writer.text("LastModifiedTime", HTTPDate.format(time)) }
                 }
             }
         }
