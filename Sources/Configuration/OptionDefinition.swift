@@ -17,6 +17,7 @@ package enum OptionName: String, Hashable, Sendable, CaseIterable {
     case uploadProtocol = "upload_protocol"
     case partSize = "part_size"
     case quietPeriod = "quiet_period"
+    case lateRequests = "late_requests"
     case parallelFiles = "parallel_files"
     case parallelParts = "parallel_parts"
     // The mount.

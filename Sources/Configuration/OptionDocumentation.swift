@@ -6,7 +6,7 @@ package enum OptionDocumentation {
     /// The settings in the order of the table, grouped for people.
     package static let groups: [(title: String, names: [OptionName])] = [
         ("The remote", [.endpoint, .region, .profile, .pathStyle, .anonymous, .connectTimeout, .stallTimeout]),
-        ("Uploads", [.uploadProtocol, .partSize, .quietPeriod, .parallelFiles, .parallelParts]),
+        ("Uploads", [.uploadProtocol, .partSize, .quietPeriod, .lateRequests, .parallelFiles, .parallelParts]),
         ("The mount", [.readOnly, .allowOther, .uid, .gid, .umask, .metadataAge, .kernelAge]),
         ("Local state", [.stateDirectory, .cacheDirectory, .cacheSize, .cacheFree, .blockSize]),
     ]

@@ -7,7 +7,7 @@ extension OptionName {
         switch self {
         case .endpoint, .region, .profile, .pathStyle, .anonymous, .connectTimeout, .stallTimeout:
             remoteDefinition
-        case .uploadProtocol, .partSize, .quietPeriod, .parallelFiles, .parallelParts:
+        case .uploadProtocol, .partSize, .quietPeriod, .lateRequests, .parallelFiles, .parallelParts:
             uploadDefinition
         case .readOnly, .allowOther, .uid, .gid, .umask, .metadataAge, .kernelAge:
             mountDefinition
@@ -83,6 +83,14 @@ extension OptionName {
                 "2s",
                 "TIME",
                 "Send a file only when it was not changed for this time, so that temporary names never reach the remote."
+            )
+        case .lateRequests:
+            row(
+                .seconds(0...3600),
+                .policy,
+                "2m",
+                "TIME",
+                "How long the remote may still carry out a request whose answer was lost; looked after until then."
             )
         case .parallelFiles:
             row(.number(1...64), .flusher, "4", "COUNT", "How many files are sent at once.")

@@ -32,6 +32,8 @@ package struct VolumeDescription: Codable, Hashable, Sendable {
     package var stallTimeout: Double
     /// Seconds.
     package var quietPeriod: Double
+    /// How long a request without an answer may still be carried out, in seconds; nil: the usual time.
+    package var lateRequests: Double?
     package var metadataAge: Double
     /// Bytes.
     package var cacheSize: Int64
@@ -78,6 +80,7 @@ package struct VolumeDescription: Codable, Hashable, Sendable {
         connectTimeout = values.seconds(.connectTimeout) ?? 10
         stallTimeout = values.seconds(.stallTimeout) ?? 30
         quietPeriod = values.seconds(.quietPeriod) ?? 2
+        lateRequests = values.seconds(.lateRequests)
         metadataAge = values.seconds(.metadataAge) ?? 10
         cacheSize = values.number(.cacheSize) ?? 10 << 30
         cacheFree = values.number(.cacheFree) ?? 1 << 30

@@ -83,5 +83,16 @@ package struct StoreError: Error, Hashable, Sendable, CustomStringConvertible {
         }
     }
 
+    /// Whether the request may be carried out later, by a server that has it and never got to tell.
+    package var mayStillArrive: Bool {
+        switch cause {
+        case .unreachable: code != Self.notSent
+        // Without an answer, or with that of a gateway which has lost sight of the server behind it.
+        case .temporary: status == nil || status == 502 || status == 504
+        case .cancelled: true
+        default: false
+        }
+    }
+
     package var description: String { message }
 }

@@ -162,6 +162,8 @@ FAULTS = [
     dict(action="drop-response", method="HEAD"),
     dict(action="respond", status=503, add="Retry-After: 0"),
     dict(action="respond", status=500),
+    dict(action="detain", ms=400, how="rst", method="PUT"),
+    dict(action="detain", ms=400, how="rst", method="DELETE"),
     dict(action="cut-request", after=1_000, method="PUT"),
     dict(action="cut-response", after=10),
     dict(action="delay", ms=300),

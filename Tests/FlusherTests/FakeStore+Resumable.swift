@@ -6,8 +6,7 @@ import HTTPWire
 import ObjectStore
 import Synchronization
 
-// Resumable uploads, interop version 6 and later in the few words the tests need
-
+/// Resumable uploads, interop version 6 and later, in the few words the tests need.
 extension FakeStore {
     func exchange(
         _ exchange: UploadExchange,
@@ -43,6 +42,16 @@ extension FakeStore {
 }
 
 extension FakeStore.State {
+    func check(_ condition: WriteCondition, _ object: FakeStore.Object?) throws(StoreError) {
+        if ignoresConditions { return }
+        switch condition {
+        case .none: return
+        case .absent: if object == nil { return }
+        case .version(let version): if let object, object.version.isSame(as: version) { return }
+        }
+        throw StoreError(.preconditionFailed, "412", status: 412)
+    }
+
     mutating func answer(
         _ exchange: UploadExchange,
         key: ObjectKey,

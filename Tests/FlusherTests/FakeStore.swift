@@ -52,6 +52,12 @@ final class FakeStore: ObjectStore {
         /// How many of the next multipart uploads are begun without an answer.
         var creationsToLose = 0
         var tagCounter = 0
+        /// Requests of these names are cut off and kept, to be carried out by ``FakeStore/deliver()``.
+        var holding: Set<String> = []
+        var held: [@Sendable (inout State) -> Void] = []
+        /// How long after their client lost sight of them requests are carried out at most, in seconds; 0: never.
+        var lateness = 0.0
+        var ignoresConditions = false
         var capabilities = StoreCapabilities()
     }
 
@@ -103,6 +109,17 @@ final class FakeStore: ObjectStore {
         }
     }
 
+    /// Carries out what was held, long after its client has given up.
+    func deliver() {
+        state.withLock { state in
+            let held = state.held
+            state.held = []
+            for operation in held { operation(&state) }
+        }
+    }
+
+    var heldCount: Int { state.withLock { $0.held.count } }
+
     // MARK: faults
 
     enum Fate {
@@ -110,6 +127,35 @@ final class FakeStore: ObjectStore {
         case lostRequest
         case lostAnswer
         case cut
+        case late
+    }
+
+    /// Keeps a request for later if it is to be; the client loses sight of it.
+    private func hold(
+        _ name: String,
+        _ fate: Fate,
+        _ operation: @escaping @Sendable (inout State) throws(StoreError) -> Void
+    ) throws(StoreError) {
+        let perform: @Sendable (inout State) -> Void = { state in
+            do throws(StoreError) {
+                try operation(&state)
+            } catch {
+                if getenv("MOORAGE_TEST_LOG") != nil { Log.debug("fake", "late \(name): \(error)") }
+            }
+        }
+        let (isHeld, lateness) = state.withLock { state in
+            guard state.holding.contains(name) else { return (false, state.lateness) }
+            state.held.append(perform)
+            return (true, 0)
+        }
+        if isHeld { throw Self.lost }
+        guard fate == .late else { return }
+        let delay = Double.random(in: 0...lateness)
+        _ = try? Thread.detached(name: "late") { [self] in
+            usleep(UInt32(delay * 1e6))
+            state.withLock { perform(&$0) }
+        }
+        throw Self.lost
     }
 
     func fate(_ name: String, _ key: ObjectKey) throws(StoreError) -> Fate {
@@ -118,7 +164,9 @@ final class FakeStore: ObjectStore {
         let (isOffline, fate): (Bool, Fate) = state.withLock { state in
             state.requests[name, default: 0] += 1
             guard Int.random(in: 0..<1000, using: &state.random) < state.faults else { return (state.isOffline, .good) }
-            return (state.isOffline, [Fate.lostRequest, .lostAnswer, .cut].randomElement(using: &state.random) ?? .cut)
+            var fates = [Fate.lostRequest, .lostAnswer, .cut]
+            if state.lateness > 0 { fates += [.late, .late] }
+            return (state.isOffline, fates.randomElement(using: &state.random) ?? .cut)
         }
         if isOffline { throw StoreError(.unreachable, "connection refused") }
         if fate == .lostRequest { throw StoreError(.temporary, "connection reset before the request") }
@@ -129,9 +177,10 @@ final class FakeStore: ObjectStore {
     private func request<Value>(
         _ name: String,
         _ key: ObjectKey,
-        _ body: (inout State) throws(StoreError) -> Value
+        _ body: @escaping @Sendable (inout State) throws(StoreError) -> Value
     ) throws(StoreError) -> Value {
         let fate = try fate(name, key)
+        try hold(name, fate) { (state) throws(StoreError) in _ = try body(&state) }
         let value = try locked(body)
         if fate != .good { throw StoreError(.temporary, "connection reset before the answer") }
         return value
@@ -172,15 +221,6 @@ final class FakeStore: ObjectStore {
             return count
         }
         return (Array(bytes[..<arrived]), fate == .cut)
-    }
-
-    private static func check(_ condition: WriteCondition, _ object: Object?) throws(StoreError) {
-        switch condition {
-        case .none: return
-        case .absent: if object == nil { return }
-        case .version(let version): if let object, object.version.isSame(as: version) { return }
-        }
-        throw StoreError(.preconditionFailed, "412", status: 412)
     }
 
     private static let lost = StoreError(.temporary, "connection reset")
@@ -233,13 +273,16 @@ final class FakeStore: ObjectStore {
     ) throws(StoreError) -> ObjectVersion {
         let fate = try fate("put", key)
         let (bytes, isCut) = try receive(fate, body, cancellation)
+        progress?(Int64(bytes.count))
         if isCut { throw Self.lost }
-        let version = try locked { (state) throws(StoreError) in
-            try Self.check(condition, state.objects[key])
+        let write: @Sendable (inout State) throws(StoreError) -> ObjectVersion = { (state) throws(StoreError) in
+            try state.check(condition, state.objects[key])
             let object = Object(bytes: bytes, tag: md5Hex(bytes), metadata: metadata)
             state.objects[key] = object
             return object.version
         }
+        try hold("put", fate) { (state) throws(StoreError) in _ = try write(&state) }
+        let version = try locked(write)
         if fate == .lostAnswer { throw Self.lost }
         return version
     }
@@ -315,7 +358,7 @@ final class FakeStore: ObjectStore {
             guard let upload = state.uploads[uploadID] else {
                 throw StoreError(.noSuchUpload, "NoSuchUpload", status: 404)
             }
-            try Self.check(condition, state.objects[key])
+            try state.check(condition, state.objects[key])
             let bodies = parts.compactMap { upload.parts[$0.number] }
             guard bodies.count == parts.count else { throw StoreError(.rejected, "InvalidPart", status: 400) }
             let tag = md5Hex(bodies.flatMap { Digest.of($0, .md5) }) + "-\(bodies.count)"
@@ -353,7 +396,7 @@ final class FakeStore: ObjectStore {
             guard object.version.isSame(as: sourceVersion) else {
                 throw StoreError(.preconditionFailed, "412", status: 412)
             }
-            try Self.check(condition, state.objects[key])
+            try state.check(condition, state.objects[key])
             let copy = Object(bytes: object.bytes, tag: md5Hex(object.bytes), metadata: metadata ?? object.metadata)
             state.objects[key] = copy
             return copy.version
@@ -362,7 +405,7 @@ final class FakeStore: ObjectStore {
 
     func delete(_ key: ObjectKey, condition: WriteCondition) throws(StoreError) {
         try request("delete", key) { (state) throws(StoreError) in
-            if case .version = condition { try Self.check(condition, state.objects[key]) }
+            if case .version = condition { try state.check(condition, state.objects[key]) }
             state.objects[key] = nil
         }
     }

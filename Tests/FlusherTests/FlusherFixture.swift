@@ -22,7 +22,13 @@ final class FlusherFixture: Sendable {
     private let lock: FileLock?
     private let status = Monitor<Int32?>(nil)
 
-    init(store: FakeStore, uploadProtocol: String = "auto", partSize: Int64? = nil, quietPeriod: Double = 0) throws {
+    init(
+        store: FakeStore,
+        uploadProtocol: String = "auto",
+        partSize: Int64? = nil,
+        quietPeriod: Double = 0,
+        lateRequests: Double = 0.5
+    ) throws {
         if getenv("MOORAGE_TEST_LOG") != nil { Log.level = .debug }
         folder = "/tmp/moorage-flusher-\(Randomness.hexadecimal(bytes: 6))"
         directories = Directories(
@@ -36,6 +42,7 @@ final class FlusherFixture: Sendable {
         description.uploadProtocol = uploadProtocol
         description.partSize = partSize
         description.quietPeriod = quietPeriod
+        description.lateRequests = lateRequests
         self.description = description
         self.store = store
         let places = directories.places(of: description)

@@ -137,6 +137,7 @@ private struct FileModel {
         let store = FakeStore(seed: seed)
         store.state.withLock {
             $0.faults = seed % 3 == 0 ? 0 : 40
+            $0.lateness = 0.3
             $0.speaksResumable = true
         }
         let protocols = ["put", "s3-multipart", "ietf-resumable"]

@@ -24,12 +24,22 @@ extension Engine {
                 release(session)
                 if state.inspect({ $0.volumes[session.id]?.facts.isOpen ?? false }) { cleanUp(session) }
                 sweep(session)
+                forgetDoubts(session)
                 recover(session)
                 synchronize(session)
                 checkDisk(session)
             }
         }
         for session in state.inspect({ $0.volumes.values.map(\.session) }) { release(session) }
+    }
+
+    /// Forgets the requests that can be carried out no more.
+    private func forgetDoubts(_ session: VolumeSession) {
+        do throws(JournalError) {
+            try session.journal.forgetDoubts(endedBefore: .now())
+        } catch {
+            Log.error("flusher", "\(session.description.remote): \(error)")
+        }
     }
 
     /// Does the group sync of a volume whose mount died before its own.

@@ -115,10 +115,10 @@ extension Engine {
     }
 
     /// Puts a row back for a moment.
-    private func giveBack(_ row: RowID, on blocker: RowID? = nil, detail: String) {
+    private func giveBack(_ row: RowID, on blocker: RowID? = nil, for seconds: Double = 0.5, detail: String) {
         state.update { state in
             state.jobs[row] = nil
-            state.scheduler.block(row, on: blocker, detail: detail, now: .now())
+            state.scheduler.block(row, on: blocker, for: seconds, detail: detail, now: .now())
         }
     }
 
@@ -127,6 +127,7 @@ extension Engine {
         case .changed: takeInAgain(row, session, isRound: true)
         case .blocked(let node, let detail):
             giveBack(row, on: node.map { RowID(volume: row.volume, node: $0.value) }, detail: detail)
+        case .later(let seconds, let detail): giveBack(row, for: seconds, detail: detail)
         case .journal(let error):
             Log.error("flusher", "\(session.description.remote): \(error)")
             giveBack(row, detail: error.description)

@@ -68,6 +68,12 @@ struct JournalRecorder: TransferRecorder {
 
     func committing(expectedTag: String?) throws(StoreError) {
         let known = session.transfer(transfer)
+        if let known, session.isDoubtful(known) {
+            try write { (journal) throws(JournalError) in
+                try journal.doubt(known, tag: known.expectedTag ?? expectedTag, until: session.endOfDoubt)
+            }
+        }
+        session.setAnswered(transfer, false)
         if let known, known.phase == .committing, known.expectedTag == expectedTag { return }
         try write { (journal) throws(JournalError) in
             try journal.markCommitting(transfer, expectedTag: expectedTag)
@@ -77,6 +83,8 @@ struct JournalRecorder: TransferRecorder {
             $0.expectedTag = expectedTag
         }
     }
+
+    func answered() { session.setAnswered(transfer, true) }
 
     private func write(_ body: (Journal) throws(JournalError) -> Void) throws(StoreError) {
         do throws(JournalError) {

@@ -22,6 +22,8 @@ final class VolumeSession: Sendable {
         var claimedPaths: Set<ObjectKey> = []
         /// When uploads that may be left at a key were last looked for, by the server's clock.
         var looks: [ObjectKey: Timestamp] = [:]
+        /// Those whose last commit was refused in so many words, so that it cannot be carried out later.
+        var answered: Set<TransferID> = []
     }
 
     let description: VolumeDescription
@@ -46,6 +48,10 @@ final class VolumeSession: Sendable {
         // Whoever waited for an answer before us waits no more.
         try journal.doubtAllCreations()
         var initial = State()
+        // Only one flusher works on a volume: whatever has no answer was sent by one that is gone.
+        if try journal.doubtCount() > 0 {
+            try journal.doubtUnanswered(until: .now().advanced(bySeconds: description.lateness))
+        }
         for entry in try journal.transfers() { initial.transfers[entry.transfer.id] = entry.transfer }
         state = Lock(initial)
     }
@@ -92,6 +98,7 @@ final class VolumeSession: Sendable {
     func forget(_ id: TransferID) {
         state.withLock { state in
             state.transfers[id] = nil
+            state.answered.remove(id)
             state.claimed.remove(id)
         }
     }
@@ -100,6 +107,34 @@ final class VolumeSession: Sendable {
     func claim(_ id: TransferID) -> Bool { state.withLock { $0.claimed.insert(id).inserted } }
     func release(_ id: TransferID) { state.withLock { _ = $0.claimed.remove(id) } }
     func isClaimed(_ id: TransferID) -> Bool { state.withLock { $0.claimed.contains(id) } }
+
+    // MARK: doubt
+
+    /// When a request sent until now can be alive no more.
+    var endOfDoubt: Timestamp { .now().advanced(bySeconds: description.lateness) }
+
+    /// Whether the commit of a transfer may be carried out although nobody waits for it.
+    ///
+    /// What is ended at the remote with its upload cannot: only requests that stand for themselves are meant.
+    func isDoubtful(_ transfer: Transfer) -> Bool {
+        guard transfer.phase == .committing, !state.withLock({ $0.answered.contains(transfer.id) }) else {
+            return false
+        }
+        switch transfer.method {
+        case .put, .copy: return true
+        case .resumable: return transfer.upload == nil
+        case .multipart: return false
+        }
+    }
+
+    /// Notes whether the last commit of a transfer was answered.
+    func setAnswered(_ id: TransferID, _ isAnswered: Bool) {
+        state.withLock { state in
+            if isAnswered { state.answered.insert(id) } else { state.answered.remove(id) }
+        }
+    }
+
+    // MARK: claims
 
     /// Takes a name for the calling thread; false when another thread changes it.
     ///
@@ -115,4 +150,12 @@ final class VolumeSession: Sendable {
     var idleTransfers: [Transfer] {
         state.withLock { state in state.transfers.values.filter { !state.claimed.contains($0.id) } }
     }
+}
+
+extension VolumeDescription {
+    /// How long a request whose answer was lost may still be carried out, in seconds.
+    ///
+    /// Linux goes on sending what a dead process left in a socket for about 100 seconds; servers and the proxies before
+    /// them give up requests after a minute at most.
+    fileprivate var lateness: Double { lateRequests ?? 120 }
 }

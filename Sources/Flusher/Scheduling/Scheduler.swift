@@ -115,8 +115,14 @@ package struct Scheduler: Sendable {
         reconsider(id, now: now)
     }
 
-    /// Notes that a row must wait for another one, or, with `blocker` nil, for a moment.
-    package mutating func block(_ id: RowID, on blocker: RowID?, detail: String, now: Timestamp) {
+    /// Notes that a row must wait for another one, or, with `blocker` nil, for some seconds.
+    package mutating func block(
+        _ id: RowID,
+        on blocker: RowID?,
+        for seconds: Double = 0.5,
+        detail: String,
+        now: Timestamp
+    ) {
         running[id] = nil
         guard entries[id] != nil else { return }
         unlink(id)
@@ -125,7 +131,7 @@ package struct Scheduler: Sendable {
             entries[id]?.blocker = blocker
             dependents[blocker, default: []].insert(id)
         } else {
-            entries[id]?.recheck = now.advanced(bySeconds: 0.5)
+            entries[id]?.recheck = now.advanced(bySeconds: seconds)
         }
         reconsider(id, now: now)
     }

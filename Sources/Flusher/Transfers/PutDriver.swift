@@ -8,6 +8,9 @@ internal import ResumableUpload
 
 /// Uploads content in one request.
 package struct PutDriver {
+    /// What may have left the process beyond what was told, in bytes: the transport tells of a piece with the next one.
+    private static let untold: Int64 = 2 << 20
+
     private let context: UploadContext
     private var machine: SinglePutMachine
     private var patience = Patience()
@@ -50,6 +53,7 @@ package struct PutDriver {
 
     private mutating func put(_ tag: String) -> SinglePutMachine.Event {
         let context = context
+        let sent = Monitor(Int64(0))
         do throws(StoreError) {
             try context.recorder.committing(expectedTag: tag)
             let version = try context.gate.run(context.cancellation) { () throws(StoreError) in
@@ -58,7 +62,10 @@ package struct PutDriver {
                     body: context.content.whole,
                     metadata: context.metadata,
                     condition: context.condition,
-                    progress: { context.progress.sending(1, $0) },
+                    progress: { count in
+                        sent.inspect { $0 = max($0, count) }
+                        context.progress.sending(1, count)
+                    },
                     cancellation: context.cancellation
                 )
             }
@@ -66,6 +73,9 @@ package struct PutDriver {
             return .stored(version)
         } catch {
             context.progress.ended(1)
+            // Without its last byte a server cannot take it.
+            let left = context.content.size - sent.inspect { $0 }
+            if !error.mayStillArrive || left > Self.untold { context.recorder.answered() }
             return .failed(lastError.note(error), retryAfter: error.retryAfter)
         }
     }

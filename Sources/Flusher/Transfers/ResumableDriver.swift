@@ -16,6 +16,7 @@ package struct ResumableDriver {
     private var lastError = LastError()
     /// The entity tag of the content stored as one object; costs a pass over it, so only after a doubt.
     private var localTag: String?
+    private var hasSentAll = false
 
     /// Begins anew, or goes on with the upload that the journal knows by asking for its offset.
     package init(_ context: UploadContext, resuming state: ResumableUploadState?) {
@@ -108,7 +109,12 @@ package struct ResumableDriver {
     ) throws(StoreError) -> ResumableUploadMachine.Event {
         let endsUpload = request.body.map { !$0.isEmpty && $0.upper == context.content.size } ?? false
         // The tag is not known without reading everything: the size and the server's word decide after a doubt.
-        if endsUpload { try context.recorder.committing(expectedTag: localTag) }
+        if endsUpload {
+            // A creation that holds everything may be sent twice; what came late is known by its tag.
+            if case .object = request.target, hasSentAll, localTag == nil { localTag = try context.localEntityTag() }
+            hasSentAll = true
+            try context.recorder.committing(expectedTag: localTag)
+        }
         let exchange = UploadExchange(
             method: request.method,
             target: target(request.target),
@@ -118,6 +124,7 @@ package struct ResumableDriver {
         do throws(StoreError) {
             let response = try exchangeThroughGate(exchange, startingAt: request.body?.lower ?? 0)
             if request.method == "DELETE", response.status >= 500 || response.status == 429 { try leave() }
+            if endsUpload { context.recorder.answered() }
             return .response(
                 ResumableUploadMachine.Response(
                     status: response.status,

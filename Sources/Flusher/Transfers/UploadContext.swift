@@ -84,6 +84,8 @@ package protocol TransferRecorder: Sendable {
     func acknowledged(_ bytes: Int64) throws(StoreError)
     /// The request that changes the object is sent next; `expectedTag` is how its result can be recognised.
     func committing(expectedTag: String?) throws(StoreError)
+    /// That request was refused, or cannot have arrived: it will not be carried out later.
+    func answered()
 }
 
 /// How an upload ended.

@@ -34,6 +34,7 @@ extension RowWork {
             return true
         } catch {
             guard case .store(let cause) = error else { throw error }
+            if !cause.mayStillArrive { session.setAnswered(transfer.id, true) }
             switch cause.cause {
             case .unsupported, .tooLarge: return false
             case .preconditionFailed, .notFound:
@@ -113,7 +114,7 @@ extension RowWork {
         return false
     }
 
-    private func matches(_ base: RemoteBase, _ found: ObjectVersion?) -> Bool {
+    func matches(_ base: RemoteBase, _ found: ObjectVersion?) -> Bool {
         switch (base, found) {
         case (.absent, nil): true
         case (.version(let known), let found?): known.isSame(as: found)

@@ -62,6 +62,7 @@ extension RowWork {
 
     /// Begins the same content anew by another way, once what was begun at the remote is ended.
     func restart(_ transfer: Transfer, method: TransferProtocol) throws(WorkFailure) {
+        try TransferCleanup(work: self).doubt(session.transfer(transfer.id) ?? transfer)
         do throws(WorkFailure) {
             try TransferCleanup(work: self).endAtRemote(transfer)
         } catch {
@@ -129,6 +130,8 @@ extension RowWork {
             _ = try journal { (journal) throws(JournalError) in try journal.rebase(node, onto: .absent) }
             return
         }
+        // An older version of ours, which came late, is no conflict.
+        if try seeDoubt(transfer.key, status) { return }
         if node.path != transfer.key { return }
         try moveAside(node, remote: status.version)
     }

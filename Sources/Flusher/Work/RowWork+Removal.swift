@@ -9,10 +9,9 @@ internal import Platform
 extension RowWork {
     /// Takes away what the remote has at a tombstone: the object, then the folder's marker.
     func removeFromRemote(_ node: JournalNode) throws(WorkFailure) {
+        if node.base == .absent, !node.hasRemoteDirectory { return try watch(node) }
         if case .version(let version) = node.base {
             guard try deleteObject(node, version) else { return }
-            session.catalog.removed(node.path)
-            _ = try journal { (journal) throws(JournalError) in try journal.completeObjectRemoval(at: node.path) }
         }
         if node.hasRemoteDirectory { try removeMarker(node) }
         settings.publish(.committed(volume: session.id, path: node.path))
@@ -20,57 +19,79 @@ extension RowWork {
 
     /// Deletes the object unless it changed; false when it did, and the row gave way.
     private func deleteObject(_ node: JournalNode, _ version: ObjectVersion) throws(WorkFailure) -> Bool {
+        let request = try note(node.path, .deletion)
         do throws(WorkFailure) {
-            try remote { (store) throws(StoreError) in try store.delete(node.path, condition: .version(version)) }
+            try noted(request) { (store) throws(StoreError) in
+                try store.delete(node.path, condition: .version(version))
+            }
+            try deleted(node, request)
             return true
         } catch {
             guard case .store(let cause) = error else { throw error }
-            if cause.cause == .notFound { return true }
+            if cause.cause == .notFound {
+                try deleted(node, try onlyDoubt(node.path, .deletion))
+                return true
+            }
             guard cause.cause == .preconditionFailed else { throw error }
         }
-        guard let found = try status(of: node.path) else { return true }
+        guard let found = try status(of: node.path) else {
+            try deleted(node, try onlyDoubt(node.path, .deletion))
+            return true
+        }
         // Refused although it is what we knew: no conflict, something else is wrong.
         if found.version.isSame(as: version) {
             throw .store(StoreError(.temporary, "the remote refused to delete an unchanged object"))
         }
         session.catalog.found(node.path, found)
+        // A version of ours that came late: it is what is to go now.
+        if try seeDoubt(node.path, found) { throw .changed }
         _ = try journal { (journal) throws(JournalError) in try journal.drop(node) }
         return false
     }
 
+    /// Notes that the object is gone; `request`: the one that did it, if that is known.
+    private func deleted(_ node: JournalNode, _ request: DoubtID?) throws(WorkFailure) {
+        session.catalog.removed(node.path)
+        _ = try journal { (journal) throws(JournalError) in
+            try journal.completeObjectRemoval(at: node.path, request: request)
+        }
+    }
+
     /// Deletes the marker of a folder whose place something else takes, or nothing.
     func removeMarker(_ node: JournalNode) throws(WorkFailure) {
+        let request = try note(node.path.marker, .deletion)
         do throws(WorkFailure) {
-            try remote { (store) throws(StoreError) in try store.delete(node.path.marker, condition: .none) }
+            try noted(request) { (store) throws(StoreError) in try store.delete(node.path.marker, condition: .none) }
         } catch {
             guard case .store(let cause) = error, cause.cause == .notFound else { throw error }
         }
         session.catalog.removedDirectory(node.path)
-        _ = try journal { (journal) throws(JournalError) in try journal.completeDirectoryRemoval(at: node.path) }
+        _ = try journal { (journal) throws(JournalError) in
+            try journal.completeDirectoryRemoval(at: node.path, request: request)
+        }
     }
 
     /// Makes or renews a folder's marker, after the object at the folder's own name, if any, is gone.
     func makeFolder(_ node: JournalNode) throws(WorkFailure) {
         if case .version(let version) = node.base {
             guard try deleteObject(node, version) else { return }
-            session.catalog.removed(node.path)
-            _ = try journal { (journal) throws(JournalError) in try journal.completeObjectRemoval(at: node.path) }
         }
         guard let row = try journal({ (journal) throws(JournalError) in try journal.beginDirectory(node.id) }) else {
             throw .changed
         }
-        try putMarker(row)
+        let request = try note(row.path.marker, .write, tag: CopyMark(row.attributes, size: 0).text)
+        try putMarker(row, request)
         session.catalog.committedDirectory(row.path, attributes: row.attributes)
-        _ = try journal { (journal) throws(JournalError) in try journal.completeDirectory(row) }
+        _ = try journal { (journal) throws(JournalError) in try journal.completeDirectory(row, request: request) }
         settings.publish(.committed(volume: session.id, path: row.path))
     }
 
     /// Puts a folder's marker.
     ///
     /// A remote that cannot keep one goes without, and shows the folder once it holds something.
-    private func putMarker(_ row: JournalNode) throws(WorkFailure) {
+    private func putMarker(_ row: JournalNode, _ request: DoubtID) throws(WorkFailure) {
         do throws(WorkFailure) {
-            _ = try remote { (store) throws(StoreError) in
+            _ = try noted(request) { (store) throws(StoreError) in
                 try store.put(
                     row.path.marker,
                     body: .empty,
@@ -85,9 +106,4 @@ extension RowWork {
             Log.info("flusher", "\(row.path): the remote keeps no empty folders")
         }
     }
-}
-
-extension ObjectKey {
-    /// The key of the marker object of the folder at this path.
-    var marker: ObjectKey { ObjectKey(bytes: bytes + [UInt8(ascii: "/")]) }
 }

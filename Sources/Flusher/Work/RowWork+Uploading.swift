@@ -76,6 +76,8 @@ extension RowWork {
             )
             return driver.run()
         case .resumable:
+            try TransferCleanup(work: self).doubt(transfer)
+            session.setAnswered(transfer.id, true)
             var driver = ResumableDriver(context, resuming: .init(transfer))
             return driver.run()
         }

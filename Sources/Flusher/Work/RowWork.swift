@@ -42,6 +42,7 @@ struct RowWork {
         }
         try clearBlockers(of: node)
         if node.base == .unknown { return try learnBase(of: node) }
+        try awaitDoubts(node)
         switch node.kind {
         case .tombstone: try removeFromRemote(node)
         case .directory: try makeFolder(node)

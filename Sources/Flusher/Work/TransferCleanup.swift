@@ -35,8 +35,19 @@ struct TransferCleanup {
     }
 
     private func remove(_ transfer: Transfer) throws(WorkFailure) {
+        try doubt(transfer)
         try work.journal { (journal) throws(JournalError) in try journal.removeTransfer(transfer.id) }
         work.session.forget(transfer.id)
+    }
+
+    /// Notes that a commit of which nothing was seen may come to pass yet.
+    func doubt(_ transfer: Transfer) throws(WorkFailure) {
+        guard work.session.isDoubtful(transfer) else { return }
+        var tag = transfer.expectedTag
+        if tag == nil { tag = try localTag(transfer) }
+        try work.journal { (journal) throws(JournalError) in
+            try journal.doubt(transfer, tag: tag, until: work.session.endOfDoubt)
+        }
     }
 
     /// Ends what a transfer has begun at the remote; what is not there any more is as good as ended.

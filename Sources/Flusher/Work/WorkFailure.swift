@@ -17,6 +17,8 @@ enum WorkFailure: Error {
     case changed
     /// Something else must happen first; the row that must, if it is one.
     case blocked(NodeID?, String)
+    /// Nothing can be done for this many seconds, and why.
+    case later(Double, String)
     /// The local disk has no room for what must be fetched first.
     case diskFull(String)
     /// A person is needed, and why.

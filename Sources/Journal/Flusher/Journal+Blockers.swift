@@ -83,8 +83,9 @@ extension Tables {
     }
 
     fileprivate func someDescendants(of folder: ObjectKey) throws(JournalError) -> [NodeID] {
-        let own = try connection.all("SELECT id FROM node WHERE parent = ? LIMIT 4", [.key(folder)]) { $0.integer(0) }
-        let sql = "SELECT id FROM node WHERE parent >= ? AND parent < ? LIMIT 4"
+        let select = "SELECT n.id FROM node n WHERE NOT \(Self.isOnlyWatching) AND"
+        let own = try connection.all("\(select) n.parent = ? LIMIT 4", [.key(folder)]) { $0.integer(0) }
+        let sql = "\(select) n.parent >= ? AND n.parent < ? LIMIT 4"
         let deeper = try connection.all(sql, Self.bounds(below: folder)) { $0.integer(0) }
         return (own + deeper).map { NodeID($0) }
     }

@@ -51,18 +51,39 @@ extension Journal {
 
     /// Notes that the object at a key is gone.
     ///
-    /// Write the catalog first. The row, if any, goes on from there.
+    /// Write the catalog first. The row, if any, goes on from there; `request` was what did it.
     @discardableResult
-    package func completeObjectRemoval(at key: ObjectKey) throws(JournalError) -> Completion {
-        try observe(key) { node in node.base = .absent }
+    package func completeObjectRemoval(
+        at key: ObjectKey,
+        request: DoubtID? = nil
+    ) throws(JournalError) -> Completion {
+        try observe(key, request) { node in node.base = .absent }
     }
 
     /// Notes that the folder at a path, that is its marker, is gone.
     ///
-    /// Write the catalog first.
+    /// Write the catalog first; `request` was what did it.
     @discardableResult
-    package func completeDirectoryRemoval(at path: ObjectKey) throws(JournalError) -> Completion {
-        try observe(path) { node in node.hasRemoteDirectory = false }
+    package func completeDirectoryRemoval(
+        at path: ObjectKey,
+        request: DoubtID? = nil
+    ) throws(JournalError) -> Completion {
+        try observe(path, request) { node in node.hasRemoteDirectory = false }
+    }
+
+    /// Notes that a request in doubt was carried out: the object at its key is its, as `version`.
+    ///
+    /// The row, if any, goes on from there: what it wants instead replaces exactly that version.
+    @discardableResult
+    package func completeDoubt(_ doubt: Doubt, version: ObjectVersion) throws(JournalError) -> Completion {
+        let path = doubt.key.withoutMarkerSlash
+        return try observe(path, doubt.id) { node in
+            if path == doubt.key {
+                node.base = .version(version)
+            } else {
+                node.hasRemoteDirectory = true
+            }
+        }
     }
 
     /// Notes, before the request goes out, that a folder's marker may be at the remote from now on.
@@ -82,8 +103,9 @@ extension Journal {
     ///
     /// Write the catalog first.
     @discardableResult
-    package func completeDirectory(_ node: JournalNode) throws(JournalError) -> Completion {
+    package func completeDirectory(_ node: JournalNode, request: DoubtID? = nil) throws(JournalError) -> Completion {
         try write { tables throws(JournalError) in
+            if let request { try tables.removeDoubt(request) }
             guard let row = try tables.node(node.id) else { return .unclaimed }
             guard row.path == node.path, row.attributeSequence == node.attributeSequence, row.base == .absent else {
                 return .hasMore(row.id)
@@ -115,9 +137,11 @@ extension Journal {
 
     private func observe(
         _ path: ObjectKey,
+        _ request: DoubtID?,
         _ note: (inout JournalNode) -> Void
     ) throws(JournalError) -> Completion {
         try write { tables throws(JournalError) in
+            if let request { try tables.removeDoubt(request) }
             guard var node = try tables.node(at: path) else { return .unclaimed }
             note(&node)
             try tables.update(node)

@@ -54,12 +54,15 @@ extension Journal {
     }
 
     /// The rows at or below `path` with a change up to `sequence` that the remote lacks; empty: all is remote.
+    ///
+    /// What only watches for a request in doubt is not among them.
     package func unsettledNodes(
         through sequence: ChangeSequence,
         below path: ObjectKey = .root
     ) throws(JournalError) -> [JournalNode] {
         let rows = try read { tables throws(JournalError) in
-            try tables.nodes("WHERE n.first_sequence <= ? ORDER BY n.first_sequence", [.integer(sequence)])
+            let condition = "WHERE n.first_sequence <= ? AND NOT \(Tables.isOnlyWatching) ORDER BY n.first_sequence"
+            return try tables.nodes(condition, [.integer(sequence)])
         }
         return rows.filter { $0.path.isInside(path) }
     }

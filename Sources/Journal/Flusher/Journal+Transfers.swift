@@ -204,7 +204,7 @@ extension Tables {
     /// Removes a tombstone when there is nothing, and can come nothing, that it must take away.
     func removeIfNothingLeft(_ node: JournalNode) throws(JournalError) {
         guard node.isTombstone, !Observation(node).hasAnything else { return }
-        guard try !isTransferRunning(at: node.path) else { return }
+        guard try !mayAppear(at: node.path) else { return }
         try delete(node)
     }
 }

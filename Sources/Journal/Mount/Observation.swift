@@ -84,8 +84,8 @@ extension Change {
     ///
     /// The path must have no row.
     func bury(_ path: ObjectKey, _ observation: Observation) throws(JournalError) {
-        let isTransferRunning = try tables.isTransferRunning(at: path)
-        guard observation.hasAnything || isTransferRunning else { return }
+        let mayAppear = try tables.mayAppear(at: path)
+        guard observation.hasAnything || mayAppear else { return }
         _ = try tables.insert(JournalNode(at: path, .tombstone, .none, observation, self))
     }
 

@@ -59,6 +59,9 @@ struct Recovery {
             _ = try tables.generation(GenerationID(id))
         }
         try removeUnreadable("node") { tables, id throws(JournalError) in _ = try tables.node(NodeID(id)) }
+        try removeUnreadable("doubt") { tables, id throws(JournalError) in
+            _ = try tables.doubts("WHERE id = ?", [.integer(id)])
+        }
         try removeUnreadable("transfer") { tables, id throws(JournalError) in _ = try tables.transfer(TransferID(id)) }
         if isNewBoot || hasLostRows || !isContinued && !names.isEmpty { try tables.skipNames(beyond: names.max() ?? 0) }
         try recoverGenerations()

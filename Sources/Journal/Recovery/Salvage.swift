@@ -32,7 +32,7 @@ enum Salvage {
         }
         for (table, key) in [
             ("generation", "id"), ("node", "id"), ("transfer", "id"), ("part", "transfer, number"),
-            ("leftover", "id"), ("conflict", "id"), ("meta", "key"),
+            ("leftover", "id"), ("doubt", "id"), ("conflict", "id"), ("meta", "key"),
         ] {
             let count = copy(table, key, old, journal)
             Log.notice("journal", "saved \(count) rows of table \(table)")

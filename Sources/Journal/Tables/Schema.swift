@@ -3,7 +3,7 @@
 
 /// The journal's tables, version by version; Docs/Journal.md says what the columns mean.
 enum Schema {
-    static let migrations = [first, leftovers].map { compact($0) }
+    static let migrations = [first, leftovers, doubts].map { compact($0) }
 
     // SQLite keeps this text on the first page of the file: where it spills onto another one, damage to that page too
     // takes every row away. So it is kept short.
@@ -128,5 +128,17 @@ enum Schema {
             detected_at INTEGER NOT NULL,
             remote TEXT NOT NULL
         );
+        """
+
+    private static let doubts = """
+        CREATE TABLE doubt (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            key BLOB NOT NULL,
+            kind INTEGER NOT NULL,
+            tag TEXT,
+            size INTEGER NOT NULL,
+            ends_at INTEGER
+        );
+        CREATE INDEX doubt_key ON doubt (key);
         """
 }

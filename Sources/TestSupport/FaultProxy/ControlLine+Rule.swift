@@ -20,6 +20,9 @@ extension ControlLine {
         case "hold": return .hold
         case "hold-response": return .holdResponse
         case "delay": return .delay(milliseconds: Int(try required("ms")))
+        case "detain":
+            let milliseconds = try number("ms").map(Int.init)
+            return .detain(milliseconds: milliseconds, text("how") == nil ? nil : try cutStyle())
         case "respond": return .respond(try response())
         case "replace-response": return .replaceResponse(try response())
         case "drop-response": return .dropResponse(try cutStyle())

@@ -69,6 +69,16 @@ package final class ControlServer: Sendable {
     }
 
     private func wait(_ line: ControlLine) throws(ControlLine.Refusal) -> String {
+        if let count = try line.number("detained") {
+            let timeout = Double(try line.number("timeout") ?? 10)
+            let detained = proxy.plan.waitForDetained(
+                by: Int(try line.required("id")),
+                count: Int(count),
+                timeout: timeout
+            )
+            if detained < count { throw ControlLine.Refusal(reason: "timeout detained=\(detained)") }
+            return "detained=\(detained)"
+        }
         let count = Int(try line.number("matched") ?? 1)
         let timeout = Double(try line.number("timeout") ?? 10)
         let matched = proxy.plan.waitForMatches(of: Int(try line.required("id")), count: count, timeout: timeout)

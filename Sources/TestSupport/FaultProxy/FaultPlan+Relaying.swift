@@ -65,6 +65,13 @@ extension FaultPlan {
         }
     }
 
+    /// Counts a request that a rule keeps for later.
+    func detained(by id: Int) {
+        state.update { state in
+            for index in state.rules.indices where state.rules[index].id == id { state.rules[index].detained += 1 }
+        }
+    }
+
     /// Waits while a rule holds its exchange, or until `isEnded`.
     func waitForRelease(of id: Int, isEnded: () -> Bool) {
         while !isEnded() {

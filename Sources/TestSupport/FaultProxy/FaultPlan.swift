@@ -22,6 +22,8 @@ package final class FaultPlan: Sendable {
         let rule: FaultRule
         var seen = 0
         var matched = 0
+        /// Requests that are here wholly, to be delivered later.
+        var detained = 0
         var isReleased = false
     }
 
@@ -85,6 +87,14 @@ package final class FaultPlan: Sendable {
             state.rules.first { $0.id == id }.map(\.matched).flatMap { $0 >= count ? $0 : nil }
         }
         return result ?? state.inspect { state in state.rules.first { $0.id == id }?.matched ?? 0 }
+    }
+
+    /// Waits until a rule has detained `count` whole requests; returns how many it detained.
+    package func waitForDetained(by id: Int, count: Int, timeout: Double) -> Int {
+        let result = state.wait(timeout: timeout) { state in
+            state.rules.first { $0.id == id }.map(\.detained).flatMap { $0 >= count ? $0 : nil }
+        }
+        return result ?? state.inspect { state in state.rules.first { $0.id == id }?.detained ?? 0 }
     }
 
     /// Removes all rules, limits and planned cuts, and passes connections again.

@@ -40,6 +40,10 @@ package enum FaultAction: Sendable, Hashable {
     case hold
     /// Waits that many milliseconds before the request is forwarded.
     case delay(milliseconds: Int)
+    /// Takes the whole request and forwards it after that many milliseconds (nil: when the rule is released or
+    /// removed), on a connection of its own, whether or not the client is there then; its answer goes nowhere.
+    /// The client is cut once the request is here; without a style it is left waiting.
+    case detain(milliseconds: Int?, CutStyle?)
     /// Takes the request and answers it; the upstream never sees it.
     case respond(CannedResponse)
     /// Lets the upstream answer, and keeps the answer until the rule is released or removed.

@@ -14,6 +14,12 @@ extension ProxyConnection {
             if isEnded { return }
             if case .respond(let response) = fault?.action {
                 guard answer(head, with: response) else { break }
+            } else if case .detain(let milliseconds, let style) = fault?.action {
+                guard detain(raw, head, fault?.ruleID ?? 0, milliseconds) else { break }
+                if let style { cut(style) }
+                // Whatever else the client sends is lost.
+                while let bytes = client.available() { client.consume(bytes.count) }
+                break
             } else {
                 guard forward(raw, head, fault, to: upstream) else { break }
             }
@@ -27,6 +33,36 @@ extension ProxyConnection {
         case .delay(let milliseconds): plan.delay(milliseconds: milliseconds) { isEnded }
         default: return
         }
+    }
+
+    /// Takes a request whole, for another thread to deliver; false when it did not come whole.
+    private func detain(_ raw: [UInt8], _ head: MessageHead, _ ruleID: Int, _ milliseconds: Int?) -> Bool {
+        if head.value(of: "Expect") != nil, !client.write(Array("HTTP/1.1 100 Continue\r\n\r\n".utf8)) { return false }
+        var message = raw
+        let isWhole = relayContent(head.requestFraming) { bytes, content in
+            plan.count(RequestKind(head), .request, content)
+            message += bytes
+            return true
+        }
+        guard isWhole else { return false }
+        let (upstream, whole) = (upstreamAddress, message)
+        plan.detained(by: ruleID)
+        _ = try? Thread.detached(name: "proxy-detained") { [plan] in
+            if let milliseconds {
+                plan.delay(milliseconds: milliseconds) { false }
+            } else {
+                plan.waitForRelease(of: ruleID) { false }
+            }
+            var record = RequestRecord(head)
+            if let socket = try? LoopbackSocket.connected(to: upstream) {
+                let stream = SocketStream(socket) { false }
+                if stream.write(whole), let answer = stream.readHead() {
+                    record.upstreamStatus = MessageHead(answer)?.status
+                }
+            }
+            plan.record(record)
+        }
+        return true
     }
 
     /// Answers in the upstream's place, after the earlier answers and the request's content.

@@ -23,7 +23,7 @@ final class ProxyConnection: Sendable {
     let plan: FaultPlan
     let client: SocketStream
     let state: Monitor<State>
-    private let upstreamAddress: SocketAddress
+    let upstreamAddress: SocketAddress
     private let cutAll: @Sendable (CutStyle) -> Void
 
     init(

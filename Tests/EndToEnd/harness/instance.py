@@ -66,7 +66,8 @@ class Instance:
         self.folder = os.path.join(folder, name)
         self.endpoint = endpoint
         self.mounts = []
-        self.settings = {"quiet_period": "0.2s"}
+        # What a request may still do when its client is gone, it does here within milliseconds.
+        self.settings = {"quiet_period": "0.2s", "late_requests": "2s"}
         for part in ("state", "cache", "run", "mnt", "home"):
             os.makedirs(os.path.join(self.folder, part), mode=0o700, exist_ok=True)
         self.environment = clean_environment() | {

@@ -21,6 +21,10 @@ class Rule:
         """Waits until the rule has acted on that many requests."""
         self.proxy.command("wait", id=self.number, matched=matched, timeout=timeout)
 
+    def wait_detained(self, count=1, timeout=30):
+        """Waits until that many whole requests are in the proxy, to be delivered later."""
+        self.proxy.command("wait", id=self.number, detained=count, timeout=timeout)
+
     def matched(self):
         try:
             answer = self.proxy.command("wait", id=self.number, matched=0, timeout=0)

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Journal
+internal import ObjectStore
+internal import Platform
+
+/// What is done about requests that were sent and not answered: the server may carry them out after the process that
+/// sent them is gone, and after a look that showed nothing of them.
+///
+/// Most are harmless, because every write is conditional on what it was to replace. What is not protected: a key that
+/// shall hold nothing (a tombstone watches over it), a deletion (what is made again waits for its end), markers of
+/// folders, and servers that ignore conditions.
+extension RowWork {
+    // MARK: requests of which only their note tells
+
+    func note(_ key: ObjectKey, _ kind: DoubtKind, tag: String? = nil) throws(WorkFailure) -> DoubtID {
+        try journal { (journal) throws(JournalError) in try journal.noteRequest(key, kind, tag: tag) }
+    }
+
+    /// Sends a request that was noted; its success is the caller's to note, with what it brought about.
+    func noted<Value>(
+        _ request: DoubtID,
+        _ body: (any ObjectStore) throws(StoreError) -> Value
+    ) throws(WorkFailure) -> Value {
+        do throws(WorkFailure) {
+            return try remote(body)
+        } catch {
+            guard case .store(let cause) = error else { throw error }
+            try journal { (journal) throws(JournalError) in
+                guard cause.mayStillArrive else { return try journal.endDoubt(request) }
+                try journal.doubt(request, until: session.endOfDoubt)
+            }
+            throw error
+        }
+    }
+
+    // MARK: outcomes
+
+    /// Takes in that an object is what a request in doubt was to make; false when it is not.
+    func seeDoubt(_ key: ObjectKey, _ found: ObjectStatus) throws(WorkFailure) -> Bool {
+        let doubts = try doubts(at: key).filter { $0.key == key && $0.kind == .write }
+        guard let doubt = doubts.first(where: { $0.isShown(by: found) }) else { return false }
+        _ = try journal { (journal) throws(JournalError) in
+            try journal.completeDoubt(doubt, version: found.version)
+        }
+        return true
+    }
+
+    /// The request of a kind that is in doubt at a key; nil when there are several, of which one may be to come yet.
+    func onlyDoubt(_ key: ObjectKey, _ kind: DoubtKind) throws(WorkFailure) -> DoubtID? {
+        let doubts = try doubts(at: key).filter { $0.key == key && $0.kind == kind }
+        return doubts.count == 1 ? doubts.first?.id : nil
+    }
+
+    private func doubts(at path: ObjectKey) throws(WorkFailure) -> [Doubt] {
+        try journal { (journal) throws(JournalError) in try journal.doubts(at: path) }
+    }
+
+    // MARK: watching
+
+    /// Looks after a path that shall hold nothing, and at present does not.
+    func watch(_ node: JournalNode) throws(WorkFailure) {
+        var left = 0.0
+        for doubt in try doubts(at: node.path) where doubt.kind == .write {
+            if let found = try status(of: doubt.key) {
+                if try seeDoubt(doubt.key, found) { throw .changed }
+                if doubt.key == node.path { return try giveWay(node, found) }
+            }
+            left = max(left, try end(doubt))
+        }
+        if left > 0 { throw .later(pause(left), "a request whose answer was lost may be carried out yet") }
+        _ = try journal { (journal) throws(JournalError) in try journal.completeObjectRemoval(at: node.path) }
+    }
+
+    /// Seconds until the next look at what a request in doubt has come to, when it may come for so many more.
+    private func pause(_ left: Double) -> Double { max(0.1, min(left, 5, left / 8)) }
+
+    /// Somebody else made an object where nothing of ours shall be.
+    private func giveWay(_ node: JournalNode, _ found: ObjectStatus) throws(WorkFailure) {
+        session.catalog.found(node.path, found)
+        _ = try journal { (journal) throws(JournalError) in try journal.drop(node) }
+    }
+
+    /// Forgets a doubt whose time is over; otherwise tells how many seconds are left.
+    private func end(_ doubt: Doubt) throws(WorkFailure) -> Double {
+        guard let end = doubt.endsAt else {
+            // Nobody else changes this key now, so whoever sent it has no answer.
+            try journal { (journal) throws(JournalError) in try journal.doubt(doubt.id, until: session.endOfDoubt) }
+            return 1
+        }
+        let left = Double(end.nanoseconds - Timestamp.now().nanoseconds) / 1e9
+        guard left <= 0 else { return left }
+        try journal { (journal) throws(JournalError) in try journal.endDoubt(doubt.id) }
+        return 0
+    }
+
+    // MARK: waiting
+
+    /// Waits for the end of requests in doubt that could undo what the row is about to do.
+    func awaitDoubts(_ node: JournalNode) throws(WorkFailure) {
+        guard !node.isTombstone else { return }
+        let doubts = try doubts(at: node.path)
+        for doubt in doubts where isInTheWay(doubt, of: node) {
+            let isOnly = doubts.count { $0.key == doubt.key } == 1
+            if isOnly, try isCarriedOut(doubt, node) { throw .changed }
+            let left = try end(doubt)
+            if left > 0 { throw .later(min(pause(left), 1), "a request whose answer was lost may undo it yet") }
+        }
+    }
+
+    private func isInTheWay(_ doubt: Doubt, of node: JournalNode) -> Bool {
+        let isFolder = node.kind == .directory
+        switch (doubt.kind, doubt.key == node.path) {
+        // It may mean the very version that is made again.
+        case (.deletion, true): return !isFolder
+        case (.deletion, false): return isFolder
+        case (.write, true):
+            // The condition of one of the two keeps the other from being overwritten.
+            if !isFolder, store.capabilities.conditionalWrites != false { return false }
+            return isFolder || session.transfer(of: node)?.expectedTag != doubt.tag
+        // A marker hides a file of its name, and older attributes replace newer ones.
+        case (.write, false): return !isFolder || doubt.tag != CopyMark(node.attributes, size: 0).text
+        }
+    }
+
+    /// Whether the outcome of a request in doubt shows at the remote; the journal then knows it.
+    ///
+    /// What was known before proves nothing: a repetition of the request that was answered may have done it.
+    private func isCarriedOut(_ doubt: Doubt, _ node: JournalNode) throws(WorkFailure) -> Bool {
+        let found = try status(of: doubt.key)
+        if doubt.kind == .write {
+            let isKnown = doubt.key == node.path ? matches(node.base, found?.version) : node.hasRemoteDirectory
+            guard let found, !isKnown else { return false }
+            return try seeDoubt(doubt.key, found)
+        }
+        guard found == nil else { return false }
+        guard doubt.key == node.path ? node.base != .absent : node.hasRemoteDirectory else { return false }
+        _ = try journal { (journal) throws(JournalError) in
+            guard doubt.key == job.path else {
+                return try journal.completeDirectoryRemoval(at: job.path, request: doubt.id)
+            }
+            return try journal.completeObjectRemoval(at: job.path, request: doubt.id)
+        }
+        return true
+    }
+}
+
+extension Doubt {
+    /// Whether an object is what the request was to make.
+    fileprivate func isShown(by found: ObjectStatus) -> Bool {
+        guard let tag, found.version.size == size else { return false }
+        if let mark = CopyMark(tag) { return mark.matches(found) }
+        return found.version.entityTag?.opaque.lowercased() == tag.lowercased()
+    }
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import Database
+
+extension Journal {
+    /// Notes, before it goes out, a request of which nothing else in the journal tells: a deletion, a folder's marker.
+    package func noteRequest(
+        _ key: ObjectKey,
+        _ kind: DoubtKind,
+        tag: String? = nil,
+        size: Int64 = 0
+    ) throws(JournalError) -> DoubtID {
+        try write { tables throws(JournalError) in
+            try tables.insertDoubt(key, kind, tag: tag, size: size, endsAt: nil)
+        }
+    }
+
+    /// Notes that the answer of a request will not come; until `endsAt` it may be carried out.
+    package func doubt(_ request: DoubtID, until endsAt: Timestamp) throws(JournalError) {
+        try write { tables throws(JournalError) in
+            try tables.connection.run(
+                "UPDATE doubt SET ends_at = ? WHERE id = ?",
+                [.time(endsAt), .integer(request)]
+            )
+        }
+    }
+
+    /// Notes that the commit of a transfer may be carried out until `endsAt`, although nothing of it was seen.
+    ///
+    /// `tag`: how its object is recognised.
+    package func doubt(_ transfer: Transfer, tag: String?, until endsAt: Timestamp) throws(JournalError) {
+        try write { tables throws(JournalError) in
+            _ = try tables.insertDoubt(transfer.key, .write, tag: tag, size: transfer.size, endsAt: endsAt)
+        }
+    }
+
+    /// Puts the requests of a process that died in doubt.
+    package func doubtUnanswered(until endsAt: Timestamp) throws(JournalError) {
+        try write { tables throws(JournalError) in
+            // A time further ahead was written before the clock was set back.
+            try tables.connection.run(
+                "UPDATE doubt SET ends_at = ?1 WHERE ends_at IS NULL OR ends_at > ?1",
+                [.time(endsAt)]
+            )
+        }
+    }
+
+    /// The requests in doubt that may change what is at a path, or its folder's marker.
+    package func doubts(at path: ObjectKey) throws(JournalError) -> [Doubt] {
+        try read { tables throws(JournalError) in
+            try tables.doubts("WHERE key IN (?, ?) ORDER BY id", [.key(path), .key(path.marker)])
+        }
+    }
+
+    /// How many requests are in doubt.
+    package func doubtCount() throws(JournalError) -> Int {
+        try read { tables throws(JournalError) in
+            try tables.connection.first("SELECT count(*) FROM doubt") { Int($0.integer(0)) } ?? 0
+        }
+    }
+
+    /// Notes that a request was answered, or that its outcome was seen; a tombstone that stood only because of it goes.
+    package func endDoubt(_ id: DoubtID) throws(JournalError) {
+        try write { tables throws(JournalError) in
+            guard let doubt = try tables.doubts("WHERE id = ?", [.integer(id)]).first else { return }
+            try tables.removeDoubt(id)
+            guard let row = try tables.node(at: doubt.key.withoutMarkerSlash) else { return }
+            try tables.removeIfNothingLeft(row)
+        }
+    }
+
+    /// Forgets what was in doubt until `now`, but for what a tombstone still has to look after.
+    package func forgetDoubts(endedBefore now: Timestamp) throws(JournalError) {
+        let hasAny = try read { tables throws(JournalError) in
+            try tables.connection.exists("SELECT 1 FROM doubt WHERE ends_at <= ? LIMIT 1", [.time(now)])
+        }
+        guard hasAny else { return }
+        try write { tables throws(JournalError) in
+            for doubt in try tables.doubts("WHERE ends_at <= ?", [.time(now)]) {
+                if let row = try tables.node(at: doubt.key.withoutMarkerSlash), row.isTombstone { continue }
+                try tables.removeDoubt(doubt.id)
+            }
+        }
+    }
+}
+
+extension ObjectKey {
+    /// The key of the marker object of the folder at this path.
+    package var marker: ObjectKey { ObjectKey(bytes: bytes + [UInt8(ascii: "/")]) }
+
+    /// The path whose object or marker this key is.
+    var withoutMarkerSlash: ObjectKey {
+        bytes.last == UInt8(ascii: "/") ? ObjectKey(bytes: Array(bytes.dropLast())) : self
+    }
+}

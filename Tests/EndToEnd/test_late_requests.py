@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the Moorage authors
+"""Requests that the server carries out after the flusher that sent them is gone."""
+
+import os
+import time
+
+from harness.processes import wait_until
+from harness.trees import all_keys, write_file
+
+
+def delivered(proxy, kind):
+    """The status of what was held and is carried out now."""
+    wait_until(lambda: proxy.requests(kind, "/bucket/a"), 20, "the held request to be delivered")
+    return proxy.requests(kind, "/bucket/a")[-1]["upstream_status"]
+
+
+def detained(proxy, method, change, **pattern):
+    """Makes a change of which the request is in the proxy wholly and not at the server."""
+    proxy.zero()
+    held = proxy.rule("detain", method=method, **pattern)
+    change()
+    held.wait_detained()
+    return held
+
+
+def verified(instance):
+    wait_until(lambda: instance.pending_files() == 0, 30, "the doubt to end")
+
+
+def test_a_file_deleted_after_a_kill_does_not_come_back(instance, proxy, client):
+    instance.configure(late_requests="4s")
+    mount = instance.mount("s3://bucket")
+    held = detained(proxy, "PUT", lambda: write_file(mount / "a", b"content"), path="/bucket/a")
+    assert [upload["path"] for upload in instance.in_flight()] == ["a"]
+    instance.kill_flusher()
+    os.unlink(mount / "a")
+    instance.flush()
+    assert all_keys(client, "bucket") == {}
+    held.release()
+    assert delivered(proxy, "PUT object") == 200, "the held request was not carried out: the test proves nothing"
+    assert os.listdir(mount.path) == []
+    verified(instance)
+    assert all_keys(client, "bucket") == {}
+    assert os.listdir(mount.path) == []
+    assert instance.conflicts() == 0
+
+
+def test_an_older_version_that_comes_after_a_kill_is_replaced(instance, proxy, client):
+    instance.configure(late_requests="4s")
+    mount = instance.mount("s3://bucket")
+    held = detained(proxy, "PUT", lambda: write_file(mount / "a", b"old"), path="/bucket/a")
+    instance.kill_flusher()
+    os.rename(mount / "a", mount / "b")
+    instance.flush()
+    assert set(all_keys(client, "bucket")) == {"b"}
+    write_file(mount / "a", b"newer")
+    held.release()
+    assert delivered(proxy, "PUT object") in (200, 412)
+    instance.flush()
+    verified(instance)
+    assert set(all_keys(client, "bucket")) == {"a", "b"}
+    assert client.get_object(Bucket="bucket", Key="a")["Body"].read() == b"newer"
+    assert instance.conflicts() == 0
+
+
+def test_a_late_deletion_does_not_take_what_was_made_again(instance, proxy, client):
+    instance.configure(late_requests="4s")
+    mount = instance.mount("s3://bucket")
+    write_file(mount / "a", b"content")
+    instance.flush()
+    held = detained(proxy, "DELETE", lambda: os.unlink(mount / "a"), path="/bucket/a")
+    instance.kill_flusher()
+    write_file(mount / "a", b"content")
+    # The next flusher starts, and would send the file, which the deletion would then take for the one it is about.
+    instance.run("uploads", "now", check=False)
+    time.sleep(1)
+    held.release()
+    assert delivered(proxy, "DELETE object") == 204
+    instance.flush()
+    assert client.get_object(Bucket="bucket", Key="a")["Body"].read() == b"content"
+    assert instance.conflicts() == 0
