@@ -7,6 +7,8 @@ internal import Platform
 final class ActiveUploads: Sendable {
     private struct Activity {
         var isEnding = false
+        /// Whether a received part is being made one of the upload's.
+        var isCommitting = false
         /// Parts being written into the shared file.
         var slots: Set<Int> = []
     }
@@ -19,7 +21,7 @@ final class ActiveUploads: Sendable {
         _ body: (_ isAtRest: Bool) throws(Failure) -> Result
     ) throws(Failure) -> Result {
         let isAtRest = state.wait { uploads -> Bool? in
-            if uploads[id]?.isEnding == true { return nil }
+            if uploads[id]?.isEnding == true || uploads[id]?.isCommitting == true { return nil }
             uploads[id, default: Activity()].isEnding = true
             return uploads[id]?.slots.isEmpty ?? true
         }
@@ -30,6 +32,26 @@ final class ActiveUploads: Sendable {
             }
         }
         return try body(isAtRest ?? false)
+    }
+
+    /// Runs `body`, which gives received parts their names, alone and not while the upload ends: a completion
+    /// must find the parts that it chose.
+    func withCommit<Result, Failure: Error>(
+        _ id: String,
+        _ body: () throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        _ = state.wait { uploads -> Void? in
+            if uploads[id]?.isEnding == true || uploads[id]?.isCommitting == true { return nil }
+            uploads[id, default: Activity()].isCommitting = true
+            return ()
+        }
+        defer {
+            state.update { uploads in
+                uploads[id]?.isCommitting = false
+                Self.tidy(&uploads, id)
+            }
+        }
+        return try body()
     }
 
     /// Reserves a part's slot; false when it is being written or the upload is ending.
@@ -48,6 +70,7 @@ final class ActiveUploads: Sendable {
     }
 
     private static func tidy(_ uploads: inout [String: Activity], _ id: String) {
-        if let activity = uploads[id], !activity.isEnding, activity.slots.isEmpty { uploads[id] = nil }
+        guard let activity = uploads[id], !activity.isEnding, !activity.isCommitting else { return }
+        if activity.slots.isEmpty { uploads[id] = nil }
     }
 }

@@ -92,40 +92,55 @@ extension BucketStorage {
     }
 
     /// Makes a received part one of the upload's, durably, in the place of an earlier one of its number.
+    ///
+    /// Of two that are received at a time the one that is committed last stays.
     func commitPart(
         _ part: StagedPart,
         _ record: ObjectRecord,
         of upload: MultipartUpload
     ) throws(StorageError) {
         let folder = try openUploadFolder(upload.id)
+        let slot = Self.slotName(part.number)
+        let own = Self.partName(part.number)
         if let offset = part.offset {
             try synchronize(part.content.file)
             var record = record
             record.fields["Slot-Offset"] = String(offset)
             record.fields["Slot-Size"] = String(part.content.size)
-            try place(try stage(), record, as: Self.slotName(part.number), in: folder)
+            let mark = try stage()
+            try seal(mark, record)
+            try place(mark, as: slot, insteadOf: own, of: upload, in: folder)
         } else {
-            try place(part.content, record, as: Self.partName(part.number), in: folder)
-            try? FolderCalls.removeFile(Self.slotName(part.number), in: folder.descriptor.raw)
+            try seal(part.content, record)
+            try place(part.content, as: own, insteadOf: slot, of: upload, in: folder)
         }
         try synchronizeFolder(folder)
     }
 
-    private func place(
-        _ staged: StagedFile,
-        _ record: ObjectRecord,
-        as name: ObjectKey,
-        in folder: OpenFile
-    ) throws(StorageError) {
+    /// Writes the record of a finished file and makes both durable.
+    private func seal(_ staged: StagedFile, _ record: ObjectRecord) throws(StorageError) {
         var record = record
         record.stamp = try storing { () throws(SystemError) in FileStamp(try staged.file.descriptor.status()) }
         let finished = record
         try storing { () throws(SystemError) in try records.write(finished, to: staged.file.descriptor) }
         try synchronize(staged.file)
-        do {
-            try staged.place(as: name, in: folder)
-        } catch {
-            throw error.code == ENOENT ? .noSuchUpload : StorageError(error)
+    }
+
+    private func place(
+        _ staged: StagedFile,
+        as name: ObjectKey,
+        insteadOf other: ObjectKey,
+        of upload: MultipartUpload,
+        in folder: OpenFile
+    ) throws(StorageError) {
+        try activeUploads.withCommit(upload.id) { () throws(StorageError) in
+            do throws(SystemError) {
+                try staged.place(as: name, in: folder)
+            } catch {
+                throw error.code == ENOENT ? .noSuchUpload : StorageError(error)
+            }
+            // A crash before this leaves both: the file then counts, and either is a part that came whole.
+            try? FolderCalls.removeFile(other, in: folder.descriptor.raw)
         }
     }
 
@@ -156,7 +171,7 @@ extension BucketStorage {
         return parts
     }
 
-    /// A part that is there; a file of its own is newer than the slot.
+    /// A part that is there; of a file of its own and a slot the file counts.
     ///
     /// A slot beyond the end of the shared file was cut off by a completion that then failed.
     private func storedPart(
