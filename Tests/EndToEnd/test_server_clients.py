@@ -406,6 +406,40 @@ def test_checksum_of_a_whole_multipart_object(client):
     assert head["ChecksumCRC32"] == whole and head["ChecksumType"] == "FULL_OBJECT"
 
 
+@pytest.mark.parametrize("algorithm", ["CRC32", "SHA256"])
+def test_checksums_of_parts_are_told_and_joined(client, algorithm):
+    name = f"Checksum{algorithm}"
+    parts = [os.urandom(5 * MIB), os.urandom(777)]
+    upload = client.create_multipart_upload(Bucket="bucket", Key="key", ChecksumAlgorithm=algorithm)["UploadId"]
+    arguments = {"Bucket": "bucket", "Key": "key", "UploadId": upload}
+    listed, digests = [], b""
+    for number, part in enumerate(parts, 1):
+        answer = client.upload_part(PartNumber=number, Body=part, ChecksumAlgorithm=algorithm, **arguments)
+        digest = zlib.crc32(part).to_bytes(4, "big") if algorithm == "CRC32" else hashlib.sha256(part).digest()
+        assert answer[name] == base64.b64encode(digest).decode()
+        digests += digest
+        listed.append({"PartNumber": number, "ETag": answer["ETag"], name: answer[name]})
+    seen = client.list_parts(**arguments)
+    assert (seen["ChecksumAlgorithm"], seen["ChecksumType"]) == (algorithm, "COMPOSITE")
+    assert [part[name] for part in seen["Parts"]] == [part[name] for part in listed]
+    joined = zlib.crc32(digests).to_bytes(4, "big") if algorithm == "CRC32" else hashlib.sha256(digests).digest()
+    composite = base64.b64encode(joined).decode() + "-2"
+    wrong = {name: base64.b64encode(b"\0" * len(joined)).decode() + "-2"}
+    last = {"MultipartUpload": {"Parts": listed}, **arguments}
+    with pytest.raises(ClientError) as error:
+        client.complete_multipart_upload(**last, **wrong)
+    assert code(error) == ("BadDigest", 400)
+    answer = client.complete_multipart_upload(**last, **{name: composite})
+    assert (answer[name], answer["ChecksumType"]) == (composite, "COMPOSITE")
+    source = {"Bucket": "bucket", "Key": "key"}
+    kept = client.copy_object(Bucket="bucket", Key="kept", CopySource=source)["CopyObjectResult"]
+    assert (kept[name], kept["ChecksumType"]) == (composite, "COMPOSITE")
+    whole = base64.b64encode(hashlib.sha1(b"".join(parts)).digest()).decode()
+    anew = client.copy_object(Bucket="bucket", Key="anew", CopySource=source, ChecksumAlgorithm="SHA1")
+    assert anew["CopyObjectResult"]["ChecksumSHA1"] == whole
+    assert client.head_object(Bucket="bucket", Key="anew", ChecksumMode="ENABLED")["ChecksumSHA1"] == whole
+
+
 def test_wrong_keys_are_refused(server):
     wrong = s3_client(server.url, secret_key="wrong" * 5)
     assert refused(wrong.put_object, Key="key", Body=b"x") == ("SignatureDoesNotMatch", 403)

@@ -49,12 +49,14 @@ import Testing
             .init(number: 1, entityTag: "\"a\""), .init(number: 2, entityTag: "b"),
         ])
         #expect(try CompleteMultipartUploadRequest(XMLReader.parse(request.xml)) == request)
-        let completed = CompleteMultipartUploadResult(
+        var completed = CompleteMultipartUploadResult(
             location: "http://h/b/k",
             bucket: "b",
             key: ObjectKey("k"),
             entityTag: "\"x-2\""
         )
+        #expect(try CompleteMultipartUploadResult(XMLReader.parse(completed.xml)) == completed)
+        completed.checksum = DocumentChecksum(algorithm: "CRC32", value: "AAAAAA==-2", type: "COMPOSITE")
         #expect(try CompleteMultipartUploadResult(XMLReader.parse(completed.xml)) == completed)
         for kind in [CopyResult.Kind.object, .part] {
             let copy = CopyResult(kind: kind, entityTag: "\"t\"", lastModified: Published.time)
@@ -63,7 +65,7 @@ import Testing
     }
 
     @Test func multipartListingsGoBothWays() throws {
-        let parts = ListPartsResult(
+        var parts = ListPartsResult(
             bucket: "b",
             key: ObjectKey("k"),
             uploadID: "u",
@@ -73,6 +75,9 @@ import Testing
             isTruncated: true,
             parts: [.init(number: 3, size: 5, entityTag: "\"t\"", lastModified: nil)]
         )
+        parts.checksumAlgorithm = "SHA1"
+        parts.checksumType = "COMPOSITE"
+        parts.parts[0].checksum = DocumentChecksum(algorithm: "SHA1", value: "AAAA")
         let read = try ListPartsResult(XMLReader.parse(parts.xml))
         #expect(read == parts)
         #expect(read.next == 3)

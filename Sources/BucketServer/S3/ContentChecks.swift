@@ -15,7 +15,9 @@ struct ChecksumClaim: Hashable, Sendable {
     static let algorithms: [DigestAlgorithm] = [.crc32, .crc32c, .crc64nvme, .sha1, .sha256]
 
     /// The claim of a request; throws when there are several or one that is not known here.
-    static func of(_ fields: HTTPFields) throws(S3Error) -> ChecksumClaim? {
+    ///
+    /// Only with `allowsComposite` the value may be one over the checksums of parts, with their number behind it.
+    static func of(_ fields: HTTPFields, allowsComposite: Bool = false) throws(S3Error) -> ChecksumClaim? {
         var claims: [ChecksumClaim] = []
         for field in fields.fields {
             let name = field.name.lowercased()
@@ -30,10 +32,18 @@ struct ChecksumClaim: Hashable, Sendable {
             }
         }
         guard claims.count <= 1 else { throw S3Error(.invalidRequest, "Expecting a single x-amz-checksum- field") }
-        if let value = claims.first?.value, Base64.decode(value)?.count != claims.first?.algorithm.byteCount {
-            throw S3Error(.invalidRequest, "Value for x-amz-checksum-\(claims[0].algorithm.rawValue) is invalid")
+        guard let claim = claims.first, let value = claim.value else { return claims.first }
+        let digest = allowsComposite ? value.prefix { $0 != "-" } : value[...]
+        guard Base64.decode(String(digest))?.count == claim.algorithm.byteCount else {
+            throw S3Error(.invalidRequest, "Value for x-amz-checksum-\(claim.algorithm.rawValue) is invalid")
         }
-        return claims.first
+        return claim
+    }
+
+    /// The algorithm that `x-amz-checksum-algorithm` names; nil without that field.
+    static func algorithm(wantedBy fields: HTTPFields) throws(S3Error) -> DigestAlgorithm? {
+        guard let name = fields["x-amz-checksum-algorithm"]?.lowercased() else { return nil }
+        return try algorithm("x-amz-checksum-" + name)
     }
 
     private static func algorithm(_ name: String) throws(S3Error) -> DigestAlgorithm? {

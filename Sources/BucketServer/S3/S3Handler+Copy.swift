@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 internal import Base
+internal import Digests
 internal import Glibc
 internal import HTTPWire
 internal import Platform
@@ -28,13 +29,32 @@ extension S3Handler {
             copy.modified = Timestamp.now()
             copy.uploadID = nil
             if replaces { copy.fields = try ObjectFields.collect(exchange.fields) }
+            if let checksum = try Self.wantedChecksum(of: source, exchange.fields) { copy.checksum = checksum }
             let unfinished = copy
             record = try inS3 { () throws(StorageError) in
                 try storage.copy(source, unfinished, to: path, conditions)
             }
         }
-        let result = CopyResult(kind: .object, entityTag: record.quotedTag, lastModified: record.modified)
+        var result = CopyResult(kind: .object, entityTag: record.quotedTag, lastModified: record.modified)
+        result.checksum = record.checksum?.inDocuments
         exchange.send(xml: result.xml)
+    }
+
+    /// The checksum that the copy is to have, when it is another one than the source's.
+    private static func wantedChecksum(
+        of source: StoredObject,
+        _ fields: HTTPFields
+    ) throws(S3Error) -> StoredChecksum? {
+        guard let algorithm = try ChecksumClaim.algorithm(wantedBy: fields) else { return nil }
+        let name = algorithm.rawValue
+        if let own = source.record.checksum, own.algorithm == name, !own.isComposite { return nil }
+        let digest = Digest(algorithm)
+        try inS3 { () throws(StorageError) in
+            try source.forEachPiece(in: ByteRange(0, source.size)) { (bytes) throws(StorageError) in
+                digest.update(bytes)
+            }
+        }
+        return StoredChecksum(algorithm: name, value: Base64.encode(digest.finalize()), isComposite: false)
     }
 
     /// The object that `x-amz-copy-source` names.

@@ -79,7 +79,7 @@ extension S3Handler {
             HTTPFields.equal(mode, "ENABLED")
         else { return }
         fields["x-amz-checksum-\(checksum.algorithm)"] = checksum.value
-        fields["x-amz-checksum-type"] = checksum.isComposite ? "COMPOSITE" : "FULL_OBJECT"
+        fields["x-amz-checksum-type"] = checksum.type
     }
 
     /// Replaces fields as the query asks for, for links that are given to browsers.

@@ -31,14 +31,11 @@ extension S3Handler {
     }
 
     private static func checksumKind(_ fields: HTTPFields) throws(S3Error) -> (DigestAlgorithm?, Bool) {
-        guard let name = fields["x-amz-checksum-algorithm"]?.lowercased() else { return (nil, true) }
-        guard let algorithm = DigestAlgorithm(rawValue: name), ChecksumClaim.algorithms.contains(algorithm) else {
-            throw S3Error(.notImplemented, "The checksum \(name) is not implemented")
-        }
+        guard let algorithm = try ChecksumClaim.algorithm(wantedBy: fields) else { return (nil, true) }
         let isComposite =
             fields["x-amz-checksum-type"].map { $0.uppercased() == "COMPOSITE" } ?? (algorithm != .crc64nvme)
         guard isComposite ? algorithm != .crc64nvme : ChecksumCombination(algorithm) != nil else {
-            throw S3Error(.invalidRequest, "This checksum type is not possible with \(name)")
+            throw S3Error(.invalidRequest, "This checksum type is not possible with \(algorithm.rawValue)")
         }
         return (algorithm, isComposite)
     }
@@ -99,7 +96,8 @@ extension S3Handler {
             }
             return try commit(part, try checks.finish(trailers: HTTPFields()), upload)
         }
-        let result = CopyResult(kind: .part, entityTag: record.quotedTag, lastModified: record.modified)
+        var result = CopyResult(kind: .part, entityTag: record.quotedTag, lastModified: record.modified)
+        result.checksum = record.checksum?.inDocumentsOfParts
         exchange.send(xml: result.xml)
     }
 
@@ -117,11 +115,12 @@ extension S3Handler {
     func listParts(_ path: ObjectPath, _ id: String, _ exchange: S3Exchange) throws(S3Error) {
         let limit = try Self.count(exchange.query, "max-parts")
         let marker = Int(min(exchange.query["part-number-marker"].flatMap { decimalNumber($0) } ?? 0, 10_000))
+        let upload = try inS3 { () throws(StorageError) in try storage.upload(id, at: path) }
         let rest = try inS3 { () throws(StorageError) in
-            try storage.parts(of: try storage.upload(id, at: path), after: marker, limit: limit + 1)
+            try storage.parts(of: upload, after: marker, limit: limit + 1)
         }
         let page = rest.prefix(limit)
-        let result = ListPartsResult(
+        var result = ListPartsResult(
             bucket: path.bucket.string,
             key: path.key,
             uploadID: id,
@@ -130,15 +129,21 @@ extension S3Handler {
             maxParts: limit,
             isTruncated: rest.count > limit,
             isURLEncoded: try Self.isURLEncoded(exchange.query),
-            parts: page.map { part in
-                .init(
-                    number: part.number,
-                    size: part.size,
-                    entityTag: part.record.quotedTag,
-                    lastModified: part.record.modified
-                )
-            }
+            parts: page.map(Self.listed)
         )
+        result.checksumAlgorithm = upload.checksumAlgorithm?.uppercased()
+        result.checksumType = upload.checksumAlgorithm.map { _ in upload.isComposite ? "COMPOSITE" : "FULL_OBJECT" }
         exchange.send(xml: result.xml)
+    }
+
+    private static func listed(_ part: StoredPart) -> ListPartsResult.Part {
+        var listed = ListPartsResult.Part(
+            number: part.number,
+            size: part.size,
+            entityTag: part.record.quotedTag,
+            lastModified: part.record.modified
+        )
+        listed.checksum = part.record.checksum?.inDocumentsOfParts
+        return listed
     }
 }

@@ -116,8 +116,15 @@ extension S3Handler {
         var fields = HTTPFields([.init(name: "ETag", value: record.quotedTag)])
         if let checksum = record.checksum {
             fields.append("x-amz-checksum-\(checksum.algorithm)", checksum.value)
-            fields.append("x-amz-checksum-type", checksum.isComposite ? "COMPOSITE" : "FULL_OBJECT")
+            fields.append("x-amz-checksum-type", checksum.type)
         }
         return fields
     }
+}
+
+extension StoredChecksum {
+    /// The checksum of an object as answers' documents have it.
+    var inDocuments: DocumentChecksum { DocumentChecksum(algorithm: algorithm.uppercased(), value: value, type: type) }
+    /// The checksum of a part as answers' documents have it.
+    var inDocumentsOfParts: DocumentChecksum { DocumentChecksum(algorithm: algorithm.uppercased(), value: value) }
 }

@@ -30,6 +30,9 @@ struct StoredChecksum: Hashable, Sendable {
     var value: String
     /// Whether it is a checksum of the parts' checksums.
     var isComposite: Bool
+
+    /// What S3 calls it.
+    var type: String { isComposite ? "COMPOSITE" : "FULL_OBJECT" }
 }
 
 /// What the server knows of an object besides its bytes; kept beside them as text.

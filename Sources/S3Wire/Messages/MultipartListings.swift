@@ -10,6 +10,7 @@ package struct ListPartsResult: Hashable, Sendable {
         package var size: Int64
         package var entityTag: String
         package var lastModified: Timestamp?
+        package var checksum: DocumentChecksum?
 
         package init(number: Int, size: Int64, entityTag: String, lastModified: Timestamp?) {
             self.number = number
@@ -28,6 +29,9 @@ package struct ListPartsResult: Hashable, Sendable {
     package var isTruncated: Bool
     package var isURLEncoded: Bool
     package var parts: [Part]
+    /// The algorithm of the parts' checksums and the type of the object's, as documents write them.
+    package var checksumAlgorithm: String?
+    package var checksumType: String?
 
     package init(
         bucket: String,
@@ -67,15 +71,17 @@ package struct ListPartsResult: Hashable, Sendable {
         isTruncated = root.boolean("IsTruncated")
         parts = []
         for part in root.all("Part") {
-            parts.append(
-                Part(
-                    number: Int(try part.requiredNumber("PartNumber")),
-                    size: try part.requiredNumber("Size"),
-                    entityTag: try part.required("ETag"),
-                    lastModified: part.time("LastModified")
-                )
+            var read = Part(
+                number: Int(try part.requiredNumber("PartNumber")),
+                size: try part.requiredNumber("Size"),
+                entityTag: try part.required("ETag"),
+                lastModified: part.time("LastModified")
             )
+            read.checksum = DocumentChecksum(part)
+            parts.append(read)
         }
+        checksumAlgorithm = root["ChecksumAlgorithm"]
+        checksumType = root["ChecksumType"]
     }
 
     package var xml: [UInt8] {
@@ -90,12 +96,15 @@ package struct ListPartsResult: Hashable, Sendable {
             if let next = nextPartNumberMarker { writer.number("NextPartNumberMarker", Int64(next)) }
             writer.number("MaxParts", Int64(maxParts))
             writer.boolean("IsTruncated", isTruncated)
+            if let checksumAlgorithm { writer.text("ChecksumAlgorithm", checksumAlgorithm) }
+            if let checksumType { writer.text("ChecksumType", checksumType) }
             for part in parts {
                 writer.element("Part") { writer in
                     writer.number("PartNumber", Int64(part.number))
                     if let time = part.lastModified { writer.text("LastModified", time.rfc3339) }
                     writer.text("ETag", part.entityTag)
                     writer.number("Size", part.size)
+                    part.checksum?.write(to: &writer)
                 }
             }
         }

@@ -85,6 +85,7 @@ package struct CompleteMultipartUploadResult: Hashable, Sendable {
     package var bucket: String
     package var key: ObjectKey
     package var entityTag: String
+    package var checksum: DocumentChecksum?
 
     package init(location: String, bucket: String, key: ObjectKey, entityTag: String) {
         self.location = location
@@ -100,6 +101,7 @@ package struct CompleteMultipartUploadResult: Hashable, Sendable {
         key = ObjectKey(root["Key"] ?? "")
         // Ceph answers a first completion with an empty tag.
         entityTag = root["ETag"] ?? ""
+        checksum = DocumentChecksum(root)
     }
 
     package var xml: [UInt8] {
@@ -109,6 +111,7 @@ package struct CompleteMultipartUploadResult: Hashable, Sendable {
             writer.text("Bucket", bucket)
             writer.key("Key", key, isEncoded: false)
             writer.text("ETag", entityTag)
+            checksum?.write(to: &writer)
         }
         return writer.bytes
     }
@@ -124,6 +127,7 @@ package struct CopyResult: Hashable, Sendable {
     package var kind: Kind
     package var entityTag: String
     package var lastModified: Timestamp?
+    package var checksum: DocumentChecksum?
 
     package init(kind: Kind, entityTag: String, lastModified: Timestamp?) {
         self.kind = kind
@@ -138,6 +142,7 @@ package struct CopyResult: Hashable, Sendable {
         // rclone leaves it out when an object is copied onto itself.
         entityTag = kind == .object ? root["ETag"] ?? "" : try root.required("ETag")
         lastModified = root.time("LastModified")
+        checksum = DocumentChecksum(root)
     }
 
     package var xml: [UInt8] {
@@ -145,6 +150,7 @@ package struct CopyResult: Hashable, Sendable {
         writer.element(kind.rawValue, isNamespaced: true) { writer in
             if let lastModified { writer.text("LastModified", lastModified.rfc3339) }
             writer.text("ETag", entityTag)
+            checksum?.write(to: &writer)
         }
         return writer.bytes
     }
