@@ -502,9 +502,10 @@ def test_buckets(client):
     with pytest.raises(ClientError) as error:
         client.create_bucket(Bucket="other")
     assert code(error) == ("BucketAlreadyOwnedByYou", 409)
-    with pytest.raises(ClientError) as error:
-        client.create_bucket(Bucket="Not_Valid")
-    assert code(error) == ("InvalidBucketName", 400)
+    for name in ["Not_Valid", "a..b", "a.-b", "a-.b", "127.0.0.1"]:
+        with pytest.raises(ClientError) as error:
+            client.create_bucket(Bucket=name)
+        assert code(error) == ("InvalidBucketName", 400), name
     assert client.get_bucket_location(Bucket="other")["LocationConstraint"] is None
     client.put_object(Bucket="other", Key="a/b", Body=b"")
     with pytest.raises(ClientError) as error:
@@ -518,6 +519,27 @@ def test_buckets(client):
     with pytest.raises(ClientError) as error:
         client.put_object(Bucket="other", Key="key", Body=b"")
     assert code(error) == ("NoSuchBucket", 404)
+
+
+def test_buckets_are_listed_in_pages(client):
+    names = ["bucket"] + sorted(f"many-{number}" for number in range(7))
+    for name in names[1:]:
+        client.create_bucket(Bucket=name)
+
+    def pages(**more):
+        found = client.get_paginator("list_buckets").paginate(PaginationConfig={"PageSize": 3}, **more)
+        return [[bucket["Name"] for bucket in page["Buckets"]] for page in found]
+
+    assert pages() == [names[:3], names[3:6], names[6:]]
+    assert pages(Prefix="many-") == [names[1:4], names[4:7], names[7:]]
+    assert pages(Prefix="no") == [[]] == pages(BucketRegion="eu-north-1")
+
+
+def test_listings_tell_the_owner_where_asked(client):
+    put(client, "key")
+    assert client.list_objects(Bucket="bucket")["Contents"][0]["Owner"]["ID"]
+    assert client.list_objects_v2(Bucket="bucket", FetchOwner=True)["Contents"][0]["Owner"]["ID"]
+    assert "Owner" not in client.list_objects_v2(Bucket="bucket")["Contents"][0]
 
 
 def test_deleting_many(client):

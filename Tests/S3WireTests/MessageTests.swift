@@ -106,7 +106,9 @@ import Testing
     }
 
     @Test func bucketsGoBothWays() throws {
-        let result = ListBucketsResult(buckets: [.init(name: "b", created: Published.time)])
+        var result = ListBucketsResult(buckets: [.init(name: "b", created: Published.time)])
+        result.prefix = "b"
+        result.continuationToken = "t"
         #expect(try ListBucketsResult(XMLReader.parse(result.xml)) == result)
     }
 

@@ -23,7 +23,7 @@ enum ObjectFields {
             .flatMap { $0.split(separator: ",") }
             .map { $0.trimmingSpaces() }
             .filter { !$0.isEmpty && !HTTPFields.equal($0, "aws-chunked") }
-        if !codings.isEmpty { fields.append("Content-Encoding", codings.joined(separator: ",")) }
+        if !codings.isEmpty { fields.append("Content-Encoding", codings.joined(separator: ", ")) }
         for field in request.fields where field.name.lowercased().hasPrefix(metadataPrefix) {
             let name = field.name.lowercased()
             // Several lines of one name are one value, as S3 has it.

@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 internal import Base
+internal import Digests
 internal import HTTPWire
 internal import S3Wire
 
@@ -24,6 +25,23 @@ extension S3Handler {
         default:
             throw S3Error(.methodNotAllowed)
         }
+    }
+
+    /// ListBuckets.
+    func listBuckets(_ exchange: S3Exchange) throws(S3Error) {
+        let query = exchange.query
+        let limit = try Self.count(query, "max-buckets", limit: 10_000)
+        guard limit > 0 else { throw S3Error(.invalidArgument, "max-buckets must be at least 1") }
+        let after = ObjectKey(bytes: try query["continuation-token"].map(Self.decodeToken) ?? [])
+        let prefix = Array((query["prefix"] ?? "").utf8)
+        let isHere = query["bucket-region"].map { $0 == Self.region } ?? true
+        let all = try inS3 { () throws(StorageError) in try storage.buckets() }
+        let wanted = all.filter { isHere && $0.name > after && $0.name.bytes.starts(with: prefix) }
+        let page = wanted.prefix(limit)
+        var result = ListBucketsResult(buckets: page.map { .init(name: $0.name.string, created: $0.created) })
+        result.prefix = query["prefix"]
+        if wanted.count > limit { result.continuationToken = page.last.map { Base64.encode($0.name.bytes) } }
+        exchange.send(xml: result.xml)
     }
 
     private func readBucket(_ bucket: ObjectKey, _ exchange: S3Exchange) throws(S3Error) {

@@ -11,13 +11,14 @@ extension S3Handler {
     func listObjects(_ bucket: ObjectKey, _ exchange: S3Exchange) throws(S3Error) {
         let query = exchange.query
         let isV2 = query["list-type"] == "2"
-        let token = isV2 ? query["continuation-token"].flatMap { $0.isEmpty ? nil : $0 } : nil
+        let token = isV2 ? query["continuation-token"] : nil
         var request = ListingRequest()
         request.prefix = Array((query["prefix"] ?? "").utf8)
         request.delimiter = Array((query["delimiter"] ?? "").utf8)
         request.maxKeys = try Self.count(query, "max-keys")
         let start = isV2 ? query["start-after"] : query["marker"]
-        request.after = try token.map(Self.decodeToken) ?? Array((start ?? "").utf8)
+        let isContinued = token.map { !$0.isEmpty } ?? false
+        request.after = isContinued ? try Self.decodeToken(token ?? "") : Array((start ?? "").utf8)
         let page = try inS3 { () throws(StorageError) in try storage.list(bucket, request) }
         let next = page.isTruncated ? page.items.last?.key : nil
         let startKey = start.map { ObjectKey($0) }
@@ -50,6 +51,7 @@ extension S3Handler {
             commonPrefixes: [],
             paging: paging
         )
+        if query["list-type"] != "2" || query["fetch-owner"]?.lowercased() == "true" { result.owner = Self.owner }
         for item in page.items {
             switch item {
             case .commonPrefix(let prefix):
@@ -83,8 +85,7 @@ extension S3Handler {
         var result = ListMultipartUploadsResult(
             bucket: bucket.string,
             uploads: wanted.prefix(limit).map {
-                // There is one user.
-                .init(key: $0.key, uploadID: $0.id, initiated: $0.initiated, initiator: "moorage")
+                .init(key: $0.key, uploadID: $0.id, initiated: $0.initiated, initiator: Self.owner)
             }
         )
         result.prefix = prefix
@@ -100,11 +101,11 @@ extension S3Handler {
         exchange.send(xml: result.xml)
     }
 
-    /// A count in the query, at most and by default 1000.
-    static func count(_ query: URLQuery, _ name: String) throws(S3Error) -> Int {
-        guard let text = query[name], !text.isEmpty else { return 1000 }
+    /// A count in the query, at most and by default `limit`.
+    static func count(_ query: URLQuery, _ name: String, limit: Int = 1000) throws(S3Error) -> Int {
+        guard let text = query[name], !text.isEmpty else { return limit }
         guard let value = decimalNumber(text) else { throw S3Error(.invalidArgument, "\(name) is not a count") }
-        return Int(min(value, 1000))
+        return Int(min(value, Int64(limit)))
     }
 
     static func isURLEncoded(_ query: URLQuery) throws(S3Error) -> Bool {
@@ -113,7 +114,7 @@ extension S3Handler {
         return true
     }
 
-    private static func decodeToken(_ token: String) throws(S3Error) -> [UInt8] {
+    static func decodeToken(_ token: String) throws(S3Error) -> [UInt8] {
         guard let key = Base64.decode(token), !key.isEmpty else {
             throw S3Error(.invalidArgument, "The continuation token is not one of this server")
         }

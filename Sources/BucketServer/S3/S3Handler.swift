@@ -11,6 +11,8 @@ struct S3Handler: HTTPRequestHandler {
     let storage: BucketStorage
     let authenticator: S3Authenticator
     static let region = "us-east-1"
+    /// Everything belongs to the one user.
+    static let owner = "moorage"
 
     func handle(_ request: HTTPRequest, body: any HTTPRequestBody, responder: any HTTPResponder) {
         let requestID = Randomness.hexadecimal(bytes: 8)
@@ -60,9 +62,7 @@ struct S3Handler: HTTPRequestHandler {
         guard exchange.request.method == "GET" || exchange.request.method == "HEAD" else {
             throw S3Error(.methodNotAllowed)
         }
-        let buckets = try inS3 { () throws(StorageError) in try storage.buckets() }
-        let entries = buckets.map { ListBucketsResult.Bucket(name: $0.name.string, created: $0.created) }
-        exchange.send(xml: ListBucketsResult(buckets: entries).xml)
+        try listBuckets(exchange)
     }
 
     private func serveObject(_ path: ObjectPath, _ exchange: S3Exchange) throws(S3Error) {

@@ -46,14 +46,23 @@ struct ObjectPath: Hashable, Sendable {
         }
     }
 
-    /// Whether a new bucket may have this name: 3 to 63 lower-case letters, digits, dots and hyphens.
+    /// Whether a new bucket may have this name: 3 to 63 lower-case letters, digits, dots and hyphens, a letter or
+    /// digit at both ends of each label, and no address of IPv4.
     static func isValidForNewBucket(_ bucket: ObjectKey) -> Bool {
         let bytes = bucket.bytes
-        func isAlphanumeric(_ byte: UInt8?) -> Bool {
-            guard let byte else { return false }
-            return (0x61...0x7A).contains(byte) || (0x30...0x39).contains(byte)
+        let labels = bytes.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+        let isAddress = labels.count == 4 && labels.allSatisfy { $0.allSatisfy(isDigit) }
+        return (3...63).contains(bytes.count) && labels.allSatisfy(isLabel) && !isAddress
+    }
+
+    private static func isDigit(_ byte: UInt8) -> Bool { (0x30...0x39).contains(byte) }
+
+    /// Whether bytes are letters, digits and inner hyphens.
+    private static func isLabel(_ bytes: ArraySlice<UInt8>) -> Bool {
+        func isAlphanumeric(_ byte: UInt8) -> Bool { (0x61...0x7A).contains(byte) || isDigit(byte) }
+        guard let first = bytes.first, let last = bytes.last, isAlphanumeric(first), isAlphanumeric(last) else {
+            return false
         }
-        return (3...63).contains(bytes.count) && isAlphanumeric(bytes.first) && isAlphanumeric(bytes.last)
-            && bytes.allSatisfy { isAlphanumeric($0) || $0 == UInt8(ascii: ".") || $0 == UInt8(ascii: "-") }
+        return bytes.allSatisfy { isAlphanumeric($0) || $0 == UInt8(ascii: "-") }
     }
 }

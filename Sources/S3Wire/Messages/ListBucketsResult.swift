@@ -16,6 +16,10 @@ package struct ListBucketsResult: Hashable, Sendable {
     }
 
     package var buckets: [Bucket]
+    /// What the names begin with, when the request asks for that.
+    package var prefix: String?
+    /// What to ask for next; nil at the end.
+    package var continuationToken: String?
 
     package init(buckets: [Bucket]) {
         self.buckets = buckets
@@ -28,6 +32,8 @@ package struct ListBucketsResult: Hashable, Sendable {
             let created = bucket.time("CreationDate") ?? Timestamp(nanoseconds: 0)
             buckets.append(Bucket(name: try bucket.required("Name"), created: created))
         }
+        prefix = root["Prefix"]
+        continuationToken = root["ContinuationToken"]
     }
 
     package var xml: [UInt8] {
@@ -45,6 +51,8 @@ package struct ListBucketsResult: Hashable, Sendable {
                     }
                 }
             }
+            if let prefix { writer.text("Prefix", prefix) }
+            if let continuationToken { writer.text("ContinuationToken", continuationToken) }
         }
         return writer.bytes
     }

@@ -36,6 +36,8 @@ package struct ListObjectsResult: Hashable, Sendable {
     package var entries: [Entry]
     package var commonPrefixes: [ObjectKey]
     package var paging: Paging
+    /// The id of the owner of all entries, where it is told.
+    package var owner: String?
 
     package init(
         bucket: String,
@@ -155,6 +157,12 @@ package struct ListObjectsResult: Hashable, Sendable {
             if let tag = entry.entityTag { writer.text("ETag", tag) }
             writer.number("Size", entry.size)
             writer.text("StorageClass", "STANDARD")
+            if let owner {
+                writer.element("Owner") { writer in
+                    writer.text("ID", owner)
+                    writer.text("DisplayName", owner)
+                }
+            }
         }
     }
 }
