@@ -24,6 +24,8 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
         var result: Result<Void, StoreError>?
         /// The disk refused the bytes.
         var diskFailed = false
+        /// The bytes in the file may not be those that arrived: others take the fetch's place.
+        var isDropped = false
     }
 
     let range: ByteRange
@@ -57,7 +59,7 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
         guard wanted > 0 else { return }
         let part = UnsafeRawBufferPointer(rebasing: bytes[..<wanted])
         do {
-            try object.file.descriptor.write(part, at: offset)
+            try object.change { () throws(SystemError) in try object.file.descriptor.write(part, at: offset) }
         } catch {
             object.diskFailed(self, error)
             return

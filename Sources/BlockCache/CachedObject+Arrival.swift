@@ -24,10 +24,13 @@ extension CachedObject {
     func landed(_ fetch: BlockFetch, upTo position: Int64, completed: [(block: Int, checksum: UInt64)]) {
         for entry in completed {
             // A slot that cannot be written only costs a fetch after the next start.
-            try? file.storeSlot(block: entry.block, checksum: entry.checksum)
+            try? change { () throws(SystemError) in
+                try file.storeSlot(block: entry.block, checksum: entry.checksum)
+            }
         }
         let isAwaited = monitor.inspect { state in
             state.unmeasured += position - fetch.progress.position
+            if fetch.progress.isDropped { return false }
             fetch.progress.position = position
             for entry in completed {
                 state.blocks[entry.block] = .verified
@@ -66,7 +69,7 @@ extension CachedObject {
             let isSound = (try? file.checksum(of: block, buffer: buffer)) == expected
             if !isSound {
                 Log.warning("cache", "block \(block) of \(key) is damaged on disk and will be fetched again")
-                try? file.clearSlot(block: block)
+                try? change { () throws(SystemError) in try file.clearSlot(block: block) }
             }
             monitor.inspect { state in
                 if state.blocks[block] == .stored { state.blocks[block] = isSound ? .verified : .missing }
@@ -76,19 +79,45 @@ extension CachedObject {
 
     /// Gives back disk space of blocks away from the last read, unless the object is being read from this instant.
     func releaseDistantBlocks() {
-        monitor.inspect { state in
-            guard state.readers == 0 else { return }
-            let near = ByteRange(max(0, state.lastRead - (16 << 20)), state.lastRead + (64 << 20))
-            let busy = state.fetches.map { $0.owned } + [near]
-            for block in state.blocks.indices where state.blocks[block] != .missing {
-                let range = geometry.range(of: block)
-                if busy.contains(where: { $0.intersection(range) != nil }) { continue }
-                state.blocks[block] = .missing
-                try? file.clearSlot(block: block)
-                let mode = moorage_FALLOC_FL_PUNCH_HOLE | moorage_FALLOC_FL_KEEP_SIZE
-                _ = moorage_fallocate(file.descriptor.raw, mode, range.lower, range.count)
-            }
+        change { monitor.inspect { releaseDistantBlocks(&$0) } }
+    }
+
+    private func releaseDistantBlocks(_ state: inout State) {
+        guard state.readers == 0 else { return }
+        let near = ByteRange(max(0, state.lastRead - (16 << 20)), state.lastRead + (64 << 20))
+        let busy = state.fetches.map { $0.owned } + [near]
+        for block in state.blocks.indices where state.blocks[block] != .missing {
+            let range = geometry.range(of: block)
+            if busy.contains(where: { $0.intersection(range) != nil }) { continue }
+            state.blocks[block] = .missing
+            try? file.clearSlot(block: block)
+            let mode = moorage_FALLOC_FL_PUNCH_HOLE | moorage_FALLOC_FL_KEEP_SIZE
+            _ = moorage_fallocate(file.descriptor.raw, mode, range.lower, range.count)
         }
+    }
+
+    /// Runs a change of the file by this object.
+    func change<Failure: Error>(_ body: () throws(Failure) -> Void) throws(Failure) {
+        try watch.change(file.descriptor.raw, body)
+    }
+
+    /// Whether nobody else changed the file since its blocks were verified; else nothing in it is trusted any more.
+    var isUntouched: Bool {
+        watch.isUntouched(file.descriptor.raw, leastSize: version.size) { distrust() }
+    }
+
+    /// Has every block verified again before its next use; what fetches under way have put beside them is dropped.
+    private func distrust() {
+        Log.warning("cache", "the cached file of \(key) was changed by somebody else")
+        let handles = monitor.update { state in
+            for block in state.blocks.indices where state.blocks[block] == .verified { state.blocks[block] = .stored }
+            for fetch in state.fetches {
+                fetch.progress.isDropped = true
+                fetch.progress.limit = fetch.range.lower
+            }
+            return state.fetches.compactMap { $0.progress.handle }
+        }
+        for handle in handles { handle.cancel() }
     }
 
     /// The bytes written since this was asked last.

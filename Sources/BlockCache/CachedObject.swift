@@ -11,7 +11,8 @@ internal import Platform
 /// Each block is missing, being fetched, stored (on disk from an earlier run,
 /// not verified yet) or verified. At most one fetch answers for a block. The
 /// monitor guards the block states and the progress of the fetches; it is held
-/// across no network call and no reply. Lock order: `BlockCache` before this.
+/// across no network call and no reply. Lock order: `BlockCache`, the watch of
+/// the file, the monitor.
 package final class CachedObject: Sendable {
     enum Block: UInt8 {
         case missing
@@ -39,6 +40,7 @@ package final class CachedObject: Sendable {
     /// The file's name in the cache.
     let name: String
     let file: CacheFile
+    let watch: FileWatch
     let monitor: Monitor<State>
     private let source: any RangeSource
     private let budget: FetchBudget
@@ -62,6 +64,7 @@ package final class CachedObject: Sendable {
         source: any RangeSource,
         budget: FetchBudget
     ) throws(SystemError) {
+        watch = FileWatch(file.descriptor.raw)
         let slots = try file.loadSlots()
         self.key = key
         self.version = version
@@ -110,7 +113,11 @@ package final class CachedObject: Sendable {
                 verify(step.toVerify)
                 continue
             }
-            if step.isReady { return true }
+            if step.isReady {
+                if isUntouched { return true }
+                monitor.inspect { $0.readers -= 1 }
+                continue
+            }
             step.awaited += step.toStart.filter { $0.range.intersection(range) != nil }
             wait(for: range)
             switch failure(of: step.awaited) {

@@ -134,6 +134,37 @@ import Testing
         #expect(try reader.bytes(range) == expectedBytes(range))
     }
 
+    @Test func aFileThatOthersChangeWhileItIsOpenIsNotTrusted() throws {
+        let range = ByteRange(0, 200_000)
+        let source = FakeSource()
+        let reader = try cache(source).reader(of: key, version: version(200_000))
+        #expect(try reader.bytes(range) == expectedBytes(range))
+        let file = try FileDescriptor.open(try #require(folder.files().first), O_WRONLY)
+        usleep(10_000)
+        try [UInt8](repeating: 0, count: 100).withUnsafeBytes { try file.write($0, at: 70_000) }
+        #expect(try reader.bytes(range) == expectedBytes(range))
+        try file.truncate(to: 0)
+        #expect(try reader.bytes(range) == expectedBytes(range))
+        usleep(10_000)
+        try file.truncate(to: 150_000)
+        #expect(try reader.bytes(range) == expectedBytes(range))
+    }
+
+    @Test func bytesOfAnUnfinishedBlockAreNotTrustedWhenOthersChangedTheFile() throws {
+        let source = FakeSource()
+        source.state.inspect { $0.heldAt = 50_000 }
+        let reader = try cache(source).reader(of: key, version: version(8 << 20))
+        let range = ByteRange(0, 20_000)
+        #expect(try reader.bytes(range) == expectedBytes(range))
+        let file = try FileDescriptor.open(try #require(folder.files().first), O_WRONLY)
+        usleep(10_000)
+        try [UInt8](repeating: 0, count: 100).withUnsafeBytes { try file.write($0, at: 1000) }
+        #expect(try reader.bytes(range) == expectedBytes(range))
+        source.state.update { $0.heldAt = .max }
+        let block = ByteRange(0, 65_536)
+        #expect(try reader.bytes(block) == expectedBytes(block))
+    }
+
     @Test func versionsAreNeverMixed() throws {
         let range = ByteRange(0, 100_000)
         let old = try cache(FakeSource(seed: 1)).reader(of: key, version: version(100_000, "old"))

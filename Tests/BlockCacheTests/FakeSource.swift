@@ -42,7 +42,7 @@ final class FakeSource: RangeSource {
         range: ByteRange,
         into sink: any RangeSink
     ) -> any RangeFetch {
-        let failure = state.inspect { state -> (after: Int64, error: StoreError)? in
+        let failure = state.update { state -> (after: Int64, error: StoreError)? in
             state.requests.append(range)
             return state.failures.isEmpty ? nil : state.failures.removeFirst()
         }

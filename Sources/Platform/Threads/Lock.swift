@@ -29,6 +29,15 @@ package struct Lock<State>: ~Copyable, @unchecked Sendable {
         defer { pthread_mutex_unlock(&storage.pointee.mutex) }
         return try body(&storage.pointee.state)
     }
+
+    /// Runs `body` unless another thread has the lock; nil then.
+    package borrowing func withLockIfAvailable<Result, Failure: Error>(
+        _ body: (inout State) throws(Failure) -> Result
+    ) throws(Failure) -> Result? {
+        guard pthread_mutex_trylock(&storage.pointee.mutex) == 0 else { return nil }
+        defer { pthread_mutex_unlock(&storage.pointee.mutex) }
+        return try body(&storage.pointee.state)
+    }
 }
 
 #else
