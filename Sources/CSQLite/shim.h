@@ -2,11 +2,13 @@
 // Copyright the Moorage authors
 //
 // SQLite. The destructor constants are casts of integers to function pointers,
-// and sqlite3_config is variadic: Swift imports neither.
+// sqlite3_config is variadic, and extended result codes are sums: Swift imports none of them.
 #ifndef MOORAGE_CSQLITE_SHIM_H
 #define MOORAGE_CSQLITE_SHIM_H
 
 #include <sqlite3.h>
+
+static const int moorage_sqlite_short_read = SQLITE_IOERR_SHORT_READ;
 
 static inline int moorage_sqlite_bind_blob(
     sqlite3_stmt *_Nonnull statement, int index, const void *_Nullable bytes, sqlite3_uint64 count) {

@@ -168,10 +168,6 @@ extension Entries {
         }
     }
 
-    private func isListed(_ folder: ObjectKey) throws(DatabaseError) -> Bool {
-        try connection.exists("SELECT 1 FROM folder WHERE path = ? AND listed_at IS NOT NULL", [.key(folder)])
-    }
-
     fileprivate func hasChildren(_ path: ObjectKey) throws(DatabaseError) -> Bool {
         try connection.exists(
             "SELECT 1 FROM folder f JOIN entry e ON e.folder = f.id WHERE f.path = ? AND e.kind <> 2",

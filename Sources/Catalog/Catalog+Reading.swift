@@ -10,6 +10,28 @@ extension Catalog {
         try read { entries throws(DatabaseError) in try entries.entry(path)?.entry }
     }
 
+    /// What is known of a path; nil with `isMissing` when the listing of its folder in this very file did not have it.
+    ///
+    /// Nil without: nothing is known, as the file may have been begun anew since the folder was listed.
+    package func look(
+        at path: ObjectKey
+    ) throws(DatabaseError) -> (entry: CatalogEntry?, isMissing: Bool) {
+        try read { entries throws(DatabaseError) in
+            if let entry = try entries.entry(path)?.entry { return (entry, false) }
+            return (nil, try entries.isListed(path.parent))
+        }
+    }
+
+    /// The files and folders known in a folder, by name, and whether they are all, as this very file has its listing.
+    package func contents(
+        of folder: ObjectKey
+    ) throws(DatabaseError) -> (entries: [CatalogEntry], areAll: Bool) {
+        try read { entries throws(DatabaseError) in
+            let areAll = try entries.isListed(folder)
+            return (try entries.entries("WHERE f.path = ? AND e.kind <> 2 ORDER BY e.name", [.key(folder)]), areAll)
+        }
+    }
+
     /// The files and folders known in a folder, by name.
     package func children(of folder: ObjectKey) throws(DatabaseError) -> [CatalogEntry] {
         try read { entries throws(DatabaseError) in

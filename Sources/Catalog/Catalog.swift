@@ -9,7 +9,7 @@ internal import Synchronization
 /// The names, versions and attributes that the remote was seen to have, in a file that may be deleted at any time.
 ///
 /// The mount writes what it lists and looks up, the flusher what it commits. Any
-/// thread may call; every method is one transaction. When the file was deleted a
+/// thread may call; every method is one transaction. When the file was deleted or damaged a
 /// new one is begun; while the disk is full the catalog is kept in memory.
 package final class Catalog: Sendable {
     private struct State: Sendable {
@@ -37,6 +37,9 @@ package final class Catalog: Sendable {
 
     /// Changes when the file was found deleted or unusable: what was remembered about it no longer holds.
     package var epoch: Int { state.withLock { $0.store.epoch } }
+
+    /// Whether it is in memory only for now, so that other processes do not share it.
+    package var isInMemory: Bool { state.withLock { $0.store.isInMemory } }
 
     /// Changes whenever any process commits; equal values mean that nothing changed between the calls.
     package func changeCounter() throws(DatabaseError) -> CatalogChange {
@@ -96,8 +99,9 @@ package final class Catalog: Sendable {
         }
     }
 
-    /// A store in memory when the file cannot be used; throws what is not the disk's fault.
+    /// A new file for a damaged one, a store in memory when the file cannot be used; throws what is not the disk's fault.
     private func fallback(from failed: CatalogStore, _ error: DatabaseError) throws(DatabaseError) -> CatalogStore {
+        if !failed.isInMemory, error.kind == .corrupt { return startAnew(after: failed, error) }
         guard !failed.isInMemory, [.full, .io, .readOnly].contains(error.kind) else { throw error }
         let memory = try CatalogStore(inMemoryBecause: error, epoch: failed.epoch + 1)
         return state.withLock { state in
@@ -105,6 +109,18 @@ package final class Catalog: Sendable {
                 state.store = memory
                 state.retryAt = monotonicSeconds() + Self.retryInterval
             }
+            return state.store
+        }
+    }
+
+    /// Gives the name to a new file; another process that has the old one open notices by the name.
+    private func startAnew(after failed: CatalogStore, _ error: DatabaseError) -> CatalogStore {
+        state.withLock { state in
+            guard state.store === failed else { return state.store }
+            Log.warning("catalog", "starting anew: \(error)")
+            if failed.isStillAt(path) { CatalogStore.remove(path) }
+            state.retryAt = monotonicSeconds() + Self.retryInterval
+            state.store = Self.replacement(for: failed, at: path)
             return state.store
         }
     }

@@ -27,13 +27,28 @@ final class CatalogStore: Sendable {
         do throws(DatabaseError) {
             (writer, reader) = try Self.open(path)
         } catch {
-            guard error.kind == .corrupt || error.kind == .newerFormat || error.kind == .other else { throw error }
+            guard Self.isUseless(path, error) else { throw error }
             Log.notice("catalog", "starting anew: \(error)")
-            for suffix in ["", "-wal", "-shm"] { _ = unlink(path + suffix) }
+            Self.remove(path)
             (writer, reader) = try Self.open(path)
         }
         identity = Self.identity(of: path) ?? []
         self.epoch = epoch
+    }
+
+    /// Whether an error says that the file has to be given up.
+    private static func isUseless(_ path: String, _ error: DatabaseError) -> Bool {
+        switch error.kind {
+        case .corrupt, .newerFormat, .other: true
+        // A file that was cut while another process has it open cannot become a database again.
+        case .busy: (try? FileStatus.of(path))?.size == 0
+        default: false
+        }
+    }
+
+    /// Deletes the file; who has it open keeps it, without the name.
+    static func remove(_ path: String) {
+        for suffix in ["", "-wal", "-shm"] { _ = unlink(path + suffix) }
     }
 
     /// An empty catalog in memory, because the file cannot be used for now.

@@ -29,6 +29,11 @@ struct Entries {
         try connection.all(Self.select + condition, values) { Self.decode($0).entry }
     }
 
+    /// Whether a folder was listed completely.
+    func isListed(_ path: ObjectKey) throws(DatabaseError) -> Bool {
+        try connection.exists("SELECT 1 FROM folder WHERE path = ? AND listed_at IS NOT NULL", [.key(path)])
+    }
+
     func put(_ entry: CatalogEntry, stamp: Int64) throws(DatabaseError) {
         let metadata = entry.metadata
         try connection.run(

@@ -141,6 +141,11 @@ package final class Connection {
 extension DatabaseError.Kind {
     /// The class of an SQLite result code (sqlite.org/rescode.html).
     init(resultCode code: Int32) {
+        // The file ends within a page.
+        if code == moorage_sqlite_short_read {
+            self = .corrupt
+            return
+        }
         self =
             switch code & 0xFF {
             case SQLITE_BUSY, SQLITE_LOCKED: .busy

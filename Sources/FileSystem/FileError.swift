@@ -32,6 +32,8 @@ package enum FileError: Error, Hashable, Sendable, CustomStringConvertible {
     case stale
     /// The remote does not answer, and what was asked for is not known locally.
     case unreachable
+    /// What the remote has here was forgotten with the catalog, and has not been asked for again.
+    case unknown
     /// An earlier write or sync of this file failed; the data cannot be trusted.
     case writeFailed
     case remote(StoreError)
@@ -45,6 +47,7 @@ package enum FileError: Error, Hashable, Sendable, CustomStringConvertible {
         case .system(let error): error.description
         case .stale: "the object changed at the remote"
         case .unreachable: "the remote does not answer and this is not known locally"
+        case .unknown: "what the remote has here was forgotten; try again"
         case .writeFailed: "an earlier write to this file failed"
         case .noEntry: "no such file or folder"
         case .exists: "the name exists"

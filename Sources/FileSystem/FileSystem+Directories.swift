@@ -70,7 +70,11 @@ extension FileSystem {
     /// The names in a folder: those of the catalog that no row hides, and those of rows.
     private func liveNames(in folder: Inode) throws(FileError) -> DirectoryHandle.Snapshot {
         try freshen(folder)
-        return try namespace.shared { () throws(FileError) in
+        return try knowing(folder) { () throws(FileError) in try knownNames(in: folder) }
+    }
+
+    private func knownNames(in folder: Inode) throws(FileError) -> DirectoryHandle.Snapshot {
+        try namespace.shared { () throws(FileError) in
             let path = try path(of: folder.number)
             // Taken first: what changes while the names are read makes the moment an earlier one.
             let moment = try moment()
@@ -113,7 +117,10 @@ extension FileSystem {
     private func contents(of path: ObjectKey) throws(FileError) -> ([JournalNode], [CatalogEntry]) {
         try translating {
             let rows = try journal.children(of: path)
-            return (rows, try view.children(of: path))
+            let (entries, areAll) = try view.contents(of: path)
+            // What was forgotten is not gone.
+            guard try areAll || isLocalOnly(path) else { throw FileError.unknown }
+            return (rows, entries)
         }
     }
 

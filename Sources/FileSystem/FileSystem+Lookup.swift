@@ -34,16 +34,21 @@ extension FileSystem {
         }
         // A HEAD may find a version newer than the listing's, which may change again: not for ever.
         for _ in 0..<4 {
-            let inode = try namespace.shared { () throws(FileError) -> Inode? in
-                let path = try self.path(of: parent).appending(name)
-                let presence = try presence(path)
-                if case .absent = presence { throw .noEntry }
-                return present(presence, parent, name, path)
-            }
+            let inode = try knowing(folder) { () throws(FileError) in try known(parent, name) }
             if let inode { return inode }
             try view.describe(path)
         }
         throw .stale
+    }
+
+    /// The inode under a name; nil when a HEAD is needed first.
+    private func known(_ parent: InodeNumber, _ name: ObjectKey) throws(FileError) -> Inode? {
+        try namespace.shared { () throws(FileError) -> Inode? in
+            let path = try self.path(of: parent).appending(name)
+            let presence = try presence(path)
+            if case .absent = presence { throw .noEntry }
+            return present(presence, parent, name, path)
+        }
     }
 
     /// What stat(2) tells.

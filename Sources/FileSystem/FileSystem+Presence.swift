@@ -53,11 +53,17 @@ extension FileSystem {
     func presence(_ path: ObjectKey) throws(FileError) -> Presence {
         try translating {
             if let node = try journal.node(at: path) { return node.isTombstone ? .absent : .row(node) }
-            if let entry = try view.entry(path), entry.kind != .absent {
-                return .remote(entry, view.attributes(of: entry))
-            }
+            let (entry, isMissing) = try view.look(at: path)
+            if let entry, entry.kind != .absent { return .remote(entry, view.attributes(of: entry)) }
+            // Not to know of a name is no reason to deny it.
+            guard try entry != nil || isMissing || isLocalOnly(path.parent) else { throw FileError.unknown }
             return .absent
         }
+    }
+
+    /// Whether a row says that the remote has nothing of a folder.
+    func isLocalOnly(_ path: ObjectKey) throws(JournalError) -> Bool {
+        path.isRoot ? false : try journal.node(at: path)?.isLocalOnly ?? false
     }
 
     /// Whether what is known of a folder's names is young enough.
@@ -70,6 +76,22 @@ extension FileSystem {
     func freshen(_ folder: Inode) throws(FileError) {
         if folder.state.withLock({ $0.isLocalOnly }) { return }
         try view.freshen(path(of: folder.number))
+    }
+
+    /// Runs what looks for names in a folder, and once more after a listing when too little is known of it: the
+    /// catalog was begun anew in between, or the folder has just been uploaded.
+    func knowing<Value>(_ folder: Inode, _ body: () throws(FileError) -> Value) throws(FileError) -> Value {
+        for _ in 0..<3 {
+            do throws(FileError) {
+                return try body()
+            } catch {
+                guard case .unknown = error else { throw error }
+                folder.state.withLock { $0.isLocalOnly = false }
+                try view.distrust(path(of: folder.number))
+                try freshen(folder)
+            }
+        }
+        return try body()
     }
 
     /// The inode for what is under a name, with its attributes known; nil when a HEAD is needed first.

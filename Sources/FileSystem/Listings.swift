@@ -44,6 +44,10 @@ final class Listings: Sendable {
         }
     }
 
+    func forget(_ folder: ObjectKey) {
+        state.inspect { _ = $0.listed.removeValue(forKey: folder) }
+    }
+
     /// Forgets everything when the catalog's file is another one than before.
     func follow(_ epoch: Int) {
         state.inspect { state in

@@ -53,8 +53,14 @@ final class RemoteView: Sendable {
         return try catalog.entry(path)
     }
 
-    func children(of folder: ObjectKey) throws -> [CatalogEntry] {
-        try catalog.children(of: folder)
+    /// What is known of a path; nil with `isMissing` when it is known not to be there.
+    func look(at path: ObjectKey) throws(DatabaseError) -> (entry: CatalogEntry?, isMissing: Bool) {
+        path.isRoot ? (try entry(path), false) : try catalog.look(at: path)
+    }
+
+    /// The names known in a folder, and whether they are all.
+    func contents(of folder: ObjectKey) throws -> (entries: [CatalogEntry], areAll: Bool) {
+        try catalog.contents(of: folder)
     }
 
     /// The attributes of an entry with what is missing filled in; nil when a HEAD has to tell them first.
@@ -128,14 +134,20 @@ final class RemoteView: Sendable {
 
     // MARK: With the network
 
+    /// For how long a listing is believed, in seconds: a catalog in memory does not hear of what the flusher did.
+    private var age: Double { catalog.isInMemory ? min(options.metadataAge, 1) : options.metadataAge }
+
     func isFresh(_ folder: ObjectKey) -> Bool {
         listings.follow(catalog.epoch)
-        return listings.isFresh(folder, age: options.metadataAge)
+        return listings.isFresh(folder, age: age)
     }
+
+    /// Has a folder listed again before its names are believed.
+    func distrust(_ folder: ObjectKey) { listings.forget(folder) }
 
     /// Lists a folder again unless its listing is young enough.
     func freshen(_ folder: ObjectKey) throws(FileError) {
-        let age = options.metadataAge
+        let age = age
         listings.follow(catalog.epoch)
         guard !listings.isFresh(folder, age: age) else { return }
         try listings.once(folder) { () throws(FileError) in

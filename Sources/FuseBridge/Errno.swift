@@ -29,7 +29,7 @@ extension FileError {
         case .tooLarge: EFBIG
         case .badHandle: EBADF
         case .stale: ESTALE
-        case .unreachable, .writeFailed: EIO
+        case .unreachable, .unknown, .writeFailed: EIO
         case .remote(let error): Self.code(of: error.cause)
         case .journal(let error): Self.code(of: error.kind)
         case .system(let error): error.code

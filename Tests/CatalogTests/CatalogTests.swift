@@ -233,6 +233,38 @@ import Testing
         #expect(catalog.epoch == 1)
     }
 
+    @Test func aFileThatIsDamagedWhileItIsOpenIsBegunAnew() throws {
+        defer { removeAll() }
+        let other = try Catalog(directory: directory)
+        let files = (0..<2000).map { ("file-\($0)", "tag-\($0)") }
+        try list("", [page(files)])
+        for name in ["catalog.sqlite", "catalog.sqlite-wal"] {
+            let file = try FileDescriptor.open("\(directory)/\(name)", O_WRONLY)
+            let noise = [UInt8](repeating: 0xA5, count: max(0, Int(try file.status().size) - 200))
+            try noise.withUnsafeBytes { try file.write($0, at: 200) }
+        }
+        let fresh = try Catalog(directory: directory)
+        for each in [fresh, other, catalog] {
+            _ = try each.children(of: .root)
+            try each.committed(key("b"), version: version("2"), metadata: nil, generation: 1, at: time)
+            #expect(try each.entry(key("b"))?.version == version("2"))
+        }
+        try list("", [page(files)])
+        #expect(try names("").count == 2000)
+    }
+
+    @Test func aNewFileDeniesNothingThatItWasNotTold() throws {
+        defer { removeAll() }
+        try list("", [page([("a", "1")])])
+        #expect(try catalog.look(at: key("b")).isMissing)
+        #expect(try catalog.contents(of: .root).areAll)
+        for name in try Files.names(in: directory) { unlink("\(directory)/\(name.string)") }
+        #expect(try !catalog.look(at: key("b")).isMissing)
+        #expect(try !catalog.contents(of: .root).areAll)
+        try list("", [page([])])
+        #expect(try catalog.look(at: key("a")).isMissing)
+    }
+
     @Test func aListingBegunOnADeletedFileIsNotTakenForComplete() throws {
         defer { removeAll() }
         let token = try catalog.beginListing()

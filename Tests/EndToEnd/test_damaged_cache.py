@@ -73,3 +73,64 @@ def test_damage_of_the_block_cache_is_never_read(direct, client, seed, damage, w
             assert read_past_the_kernel(descriptor, offset, count) == data[offset:offset + count], f"at {offset}"
     finally:
         os.close(descriptor)
+
+
+def catalog_files(instance):
+    """The catalog's file and its log; the third one, which processes share as memory, is no data."""
+    found = []
+    for base, _, names in os.walk(instance.directory("cache")):
+        found += [os.path.join(base, file) for file in names if file in ("catalog.sqlite", "catalog.sqlite-wal")]
+    return found
+
+
+def scramble(path):
+    """Overwrites all but the beginning of a file with noise: it still looks like a database."""
+    size = os.stat(path).st_size
+    with open(path, "r+b") as file:
+        file.seek(min(size, 200))
+        file.write(random.Random(size).randbytes(max(0, size - 200)))
+
+
+def zero(path):
+    """Overwrites a file with zeros from the beginning."""
+    size = os.stat(path).st_size
+    with open(path, "r+b") as file:
+        file.write(b"\0" * size)
+
+
+@pytest.mark.parametrize("when, damage", [("mounted", scramble), ("mounted", zero), ("mounted", empty), ("remounted", zero)])
+def test_damage_of_the_catalog_shows_nothing_wrong(direct, client, when, damage):
+    objects = {f"d{i % 5}/f{i}": f"content {i}".encode() for i in range(60)}
+    for key, body in objects.items():
+        client.put_object(Bucket="bucket", Key=key, Body=body)
+    direct.configure(metadata_age="1s")
+    mount = direct.mount("s3://bucket")
+
+    def seen():
+        found = {}
+        for base, _, names in os.walk(mount.path, onerror=fail):
+            for name in names:
+                path = os.path.join(base, name)
+                with open(path, "rb") as file:
+                    found[os.path.relpath(path, mount.path)] = file.read()
+        return found
+
+    def fail(problem):
+        raise problem
+
+    assert seen() == objects
+    if when == "remounted":
+        mount.unmount()
+    paths = catalog_files(direct)
+    assert paths
+    for path in paths:
+        damage(path)
+    if when == "remounted":
+        mount = mount.mount_again()
+    with open(mount / "d1/new", "wb") as file:
+        file.write(b"new")
+    assert seen() == objects | {"d1/new": b"new"}
+    direct.flush()
+    assert seen() == objects | {"d1/new": b"new"}
+    assert client.get_object(Bucket="bucket", Key="d1/new")["Body"].read() == b"new"
+    mount.unmount()
