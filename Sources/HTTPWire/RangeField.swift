@@ -50,12 +50,21 @@ package struct RangeField: Hashable, Sendable {
         guard let dash = bytes.firstIndex(of: 0x2D) else { return nil }
         let left = bytes[..<dash]
         let right = bytes[(dash + 1)...]
-        if left.isEmpty { return decimalNumber(right).map { .suffix($0) } }
-        guard let first = decimalNumber(left) else { return nil }
+        if left.isEmpty { return position(right).map { .suffix($0) } }
+        guard let first = position(left) else { return nil }
         if right.isEmpty { return .from(first) }
-        guard let last = decimalNumber(right), last >= first else { return nil }
+        guard let last = position(right), last >= first else { return nil }
         return .interval(first: first, last: last)
     }
+
+    /// A number of any size: what is beyond every object is one number like another.
+    private static func position(_ digits: ArraySlice<UInt8>) -> Int64? {
+        if let number = decimalNumber(digits) { return number }
+        return digits.count > 18 && digits.allSatisfy { (0x30...0x39).contains($0) } ? farthest : nil
+    }
+
+    /// The largest number of 18 digits, which is above the size of any object and leaves room for arithmetic.
+    private static let farthest: Int64 = 999_999_999_999_999_999
 
     /// What the field means for a representation of `size` bytes.
     package func resolve(size: Int64) -> Resolution {

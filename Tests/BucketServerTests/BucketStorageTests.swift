@@ -125,6 +125,25 @@ import Testing
         #expect(try Files.names(in: folder.path + "/bucket").isEmpty)
     }
 
+    @Test func takingFilesOverLeavesTheUmaskAlone() throws {
+        let folder = try TestFolder()
+        let storage = try folder.storage()
+        try folder.write([1], to: "file")
+        let path = "\(folder.path)/file"
+        func mask() throws -> [UInt8] {
+            let lines = try Files.read("/proc/self/status").split(separator: UInt8(ascii: "\n"))
+            return Array(lines.first { $0.starts(with: "Umask:".utf8) } ?? [])
+        }
+        let before = try mask()
+        let threads = try (0..<8).map { _ in
+            try ThreadBox { for _ in 0..<500 { _ = try? storage.adopt(path, size: 1) } }
+        }
+        for _ in 0..<200 { #expect(try mask() == before) }
+        for thread in threads { thread.join() }
+        #expect(try mask() == before)
+        #expect(try FileStatus.of(path)?.mode == S_IFREG | storage.fileMode)
+    }
+
     @Test func onlyOneStorageHasAFolder() throws {
         let folder = try TestFolder()
         let storage = try folder.storage()

@@ -18,6 +18,8 @@ import Testing
         record.fields = HTTPFields([
             .init(name: "Content-Type", value: "text/plain; charset=utf-8"),
             .init(name: "x-amz-meta-a", value: "  ü = 1 "), .init(name: "x-amz-meta-empty", value: ""),
+            // A combining character makes one `Character` of itself and the space before it.
+            .init(name: "x-amz-meta-b", value: "\u{301}acute \u{301}"),
         ])
         record.checksum = StoredChecksum(algorithm: "crc32", value: "AAAAAA==-2", isComposite: true)
         record.uploadID = "0123"

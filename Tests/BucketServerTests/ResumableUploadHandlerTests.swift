@@ -161,6 +161,17 @@ private final class MemoryResponder: HTTPResponder, @unchecked Sendable {
         #expect(create(handler) != nil)
     }
 
+    @Test func theOldestEndedUploadsAreForgottenFirst() throws {
+        var limits = ResumableUploadLimits()
+        limits.endedUploads = 10
+        let handler = try handler(limits)
+        let urls = try (0..<12).map { _ in try #require(create(handler)) }
+        for url in urls { #expect(append(handler, url, 0, "x").final?.status == 200) }
+        #expect(create(handler) != nil)
+        let answering = urls.count { ask(handler, "HEAD", $0).final?.status == 204 }
+        #expect((9...10).contains(answering))
+    }
+
     @Test func sizesAreLimited() throws {
         var limits = ResumableUploadLimits()
         limits.maxSize = 10

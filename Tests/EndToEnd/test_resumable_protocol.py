@@ -550,15 +550,13 @@ def test_what_is_too_large_is_refused_at_once(dialect):
 # Authority
 
 
-def signed(server, method, path, fields, body_hash="UNSIGNED-PAYLOAD"):
-    """The fields with a signature by botocore."""
+def signed(server, method, path, fields, body=b""):
+    """The fields with a signature by botocore, which is over the content too."""
     from botocore.auth import S3SigV4Auth
     from botocore.awsrequest import AWSRequest
     from botocore.credentials import Credentials
 
-    request = AWSRequest(method, server.url.rstrip("/") + path, headers=dict(fields))
-    request.headers["X-Amz-Content-SHA256"] = body_hash
-    request.context["payload_signing_enabled"] = False
+    request = AWSRequest(method, server.url.rstrip("/") + path, headers=dict(fields), data=body)
     S3SigV4Auth(Credentials(ACCESS_KEY, SECRET_KEY), "s3", "us-east-1").add_auth(request)
     return {name: value for name, value in request.headers.items() if name.lower() != "host"}
 
@@ -575,6 +573,9 @@ def test_every_request_needs_authority(server):
         fields = dialect.fields() if method != "PATCH" else dialect.fields(complete=True, offset=0)
         assert dialect.ask(method, url, fields)[1].status == 403, method
     fields = dialect.fields(complete=True, offset=0)
-    _, response = dialect.ask("PATCH", url, signed(server, "PATCH", url, fields), b"signed content")
+    content = b"signed content"
+    _, response = dialect.ask("PATCH", url, signed(server, "PATCH", url, fields, b"other content"), content)
+    assert (response.status, response["Upload-Offset"]) == (400, "0"), response
+    _, response = dialect.ask("PATCH", url, signed(server, "PATCH", url, fields, content), content)
     assert response.status == 200, response
     assert server.client().get_object(Bucket="bucket", Key="object")["Body"].read() == b"signed content"

@@ -19,8 +19,12 @@ final class ConnectionSocket: Sendable {
     private let file: OpenFile
     private var descriptor: Int32 { file.descriptor.raw }
 
-    init(_ file: OpenFile, sendTimeout: Double) {
+    private let limits: HTTPLimits
+
+    init(_ file: OpenFile, limits: HTTPLimits) {
         self.file = file
+        self.limits = limits
+        let sendTimeout = limits.stallTimeout
         var on: Int32 = 1
         setsockopt(descriptor, Int32(IPPROTO_TCP), TCP_NODELAY, &on, socklen_t(MemoryLayout<Int32>.size))
         var timeout = timeval()
@@ -61,9 +65,10 @@ final class ConnectionSocket: Sendable {
         }
     }
 
-    /// Sends all bytes; `more` says that further ones follow at once.
+    /// Sends all bytes to a side that takes them at the least rate; `more` says that further ones follow at once.
     func send(_ bytes: [UInt8], more: Bool = false) throws(Failure) {
         let flags = Int32(MSG_NOSIGNAL) | (more ? Int32(MSG_MORE) : 0)
+        var rate = TransferRate(limits: limits)
         var done = 0
         while done < bytes.count {
             let count = bytes.withUnsafeBytes { buffer in
@@ -71,6 +76,7 @@ final class ConnectionSocket: Sendable {
             }
             if count > 0 {
                 done += count
+                guard done == bytes.count || rate.add(count, now: monotonicSeconds()) else { throw .timedOut }
             } else if errno == EAGAIN {
                 throw .timedOut
             } else if errno != EINTR {

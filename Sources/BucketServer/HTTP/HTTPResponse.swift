@@ -70,4 +70,11 @@ package struct HTTPAnswer: Sendable {
 package protocol HTTPRequestAuthorizer: Sendable {
     /// The refusal to answer with, nil when the request may go on. Looks at the head only.
     func refusal(of request: HTTPRequest) -> HTTPAnswer?
+
+    /// The SHA-256 that the content must have for the request's authority to extend to it; nil for any content.
+    func promisedDigest(of request: HTTPRequest) -> [UInt8]?
+}
+
+extension HTTPRequestAuthorizer {
+    package func promisedDigest(of request: HTTPRequest) -> [UInt8]? { nil }
 }

@@ -18,5 +18,23 @@ struct PromisedDigest: Hashable, Sendable {
         self.value = value
     }
 
+    /// What must be true of the content of a request: what its `Content-Digest` says, and what its authority is for.
+    ///
+    /// Nil when nothing is said; throws when the two differ.
+    static func ofContent(
+        _ request: HTTPRequest,
+        _ authorizer: any HTTPRequestAuthorizer
+    ) throws(UploadReceiver.Failure) -> PromisedDigest? {
+        let said = PromisedDigest(request.fields, "Content-Digest")
+        guard let value = authorizer.promisedDigest(of: request) else { return said }
+        if let said, said.value != value { throw .digestMismatch }
+        return PromisedDigest(algorithm: .sha256, value: value)
+    }
+
+    private init(algorithm: DigestAlgorithm, value: [UInt8]) {
+        self.algorithm = algorithm
+        self.value = value
+    }
+
     func isKept(by digest: Digest) -> Bool { equalInConstantTime(digest.finalize(), value) }
 }

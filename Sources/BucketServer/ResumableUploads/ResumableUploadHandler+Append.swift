@@ -109,15 +109,15 @@ extension ResumableUploadHandler {
         let reply = exchange.reply
         let hasProgress = reply.version.hasProgress
         let most = limits.maxAppendSize.map { upload.offset + $0 } ?? .max
-        let receiver = UploadReceiver(
-            upload: upload,
-            body: exchange.body,
-            limit: min(upload.manifest.length ?? limits.maxSize, most),
-            promised: PromisedDigest(exchange.request.fields, "Content-Digest"),
-            acknowledge: hasProgress
-                ? { reply.responder.sendInformational(104, UploadReply.progress(reply.version, offset: $0)) } : nil
-        )
         do throws(UploadReceiver.Failure) {
+            let receiver = UploadReceiver(
+                upload: upload,
+                body: exchange.body,
+                limit: min(upload.manifest.length ?? limits.maxSize, most),
+                promised: try PromisedDigest.ofContent(exchange.request, authorizer),
+                acknowledge: hasProgress
+                    ? { reply.responder.sendInformational(104, UploadReply.progress(reply.version, offset: $0)) } : nil
+            )
             try receiver.run()
         } catch {
             fail(error, upload, reply)

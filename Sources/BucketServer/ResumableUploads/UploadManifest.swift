@@ -65,8 +65,9 @@ struct UploadManifest: Hashable, Sendable {
     }
 
     private static func cut(_ line: Substring) -> (String, Substring)? {
-        guard let space = line.firstIndex(of: " ") else { return nil }
-        return (String(line[..<space]), line[line.index(after: space)...])
+        // By bytes: a space and a combining character behind it are one `Character`.
+        guard let space = line.utf8.firstIndex(of: 0x20) else { return nil }
+        return (String(line[..<space]), line[line.utf8.index(after: space)...])
     }
 
     private mutating func read(_ name: String, _ value: Substring) -> Bool {

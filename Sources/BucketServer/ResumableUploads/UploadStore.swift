@@ -11,6 +11,8 @@ internal import Synchronization
 package struct ResumableUploadLimits: Sendable {
     /// Uploads that have not ended, at a time.
     package var openUploads = 1000
+    /// Uploads that have ended and still answer, at a time; the oldest ones are forgotten first.
+    package var endedUploads = 10_000
     /// Bytes of one upload.
     package var maxSize: Int64 = 48 << 40
     /// Bytes of one append; nil for no limit.
@@ -104,6 +106,7 @@ final class UploadStore: Sendable {
     /// Begins an upload; returns it with the token that its URL carries, 256 random bits.
     func create(_ manifest: UploadManifest) throws(Refusal) -> (upload: StoredUpload, token: String) {
         sweep()
+        forgetEnded()
         guard state.withLock({ $0.uploads.values.count { !$0.hasEnded } }) < limits.openUploads else { throw .tooMany }
         let token = Randomness.hexadecimal(bytes: 32)
         do {
@@ -145,5 +148,14 @@ final class UploadStore: Sendable {
             return Array(state.uploads.values)
         }
         for upload in uploads where isOver(upload, now: now) { remove(upload) }
+    }
+
+    /// Keeps the number of uploads that have ended bounded.
+    private func forgetEnded() {
+        let uploads = state.withLock { $0.uploads.count > limits.endedUploads ? Array($0.uploads.values) : [] }
+        let ended = uploads.filter { $0.hasEnded && $0.isIdle }
+        guard ended.count > limits.endedUploads else { return }
+        let surplus = ended.count - limits.endedUploads / 10 * 9
+        for upload in ended.sorted(by: { $0.usedAt < $1.usedAt }).prefix(surplus) { remove(upload) }
     }
 }

@@ -26,7 +26,9 @@ package struct S3Authenticator: HTTPRequestAuthorizer {
 
     package func refusal(of request: HTTPRequest) -> HTTPAnswer? {
         do throws(S3Error) {
-            _ = try authorize(request)
+            if case .streaming = try authorize(request).payload {
+                throw S3Error(.notImplemented, "A resumable upload takes content without aws-chunked framing")
+            }
             // Said before the content is sent, not when it is complete.
             guard let query = URLQuery(wire: request.rawQuery) else { throw S3Error(.invalidURI) }
             try RequestScope(request).check(query, request.fields)
@@ -36,6 +38,11 @@ package struct S3Authenticator: HTTPRequestAuthorizer {
             let fields = HTTPFields([.init(name: "Content-Type", value: "application/xml")])
             return HTTPAnswer(error.status, fields, .bytes(xml))
         }
+    }
+
+    package func promisedDigest(of request: HTTPRequest) -> [UInt8]? {
+        guard case .digest(let value) = PayloadForm(request.fields) else { return nil }
+        return Hexadecimal.decode(value)
     }
 
     /// Checks the head of a request; its content is checked while it is read.

@@ -8,6 +8,9 @@ internal import Platform
 internal import S3Wire
 
 extension S3Handler {
+    /// What S3 allows, in bytes; places of parts are products of this and the number of a part.
+    private static let largestPart: Int64 = 5 << 30
+
     /// CreateMultipartUpload.
     func createUpload(_ path: ObjectPath, _ exchange: S3Exchange) throws(S3Error) {
         guard !path.isFolder else { throw S3Error(.invalidArgument, "A folder has no content to upload in parts") }
@@ -58,6 +61,9 @@ extension S3Handler {
             defaultAlgorithm: algorithm
         )
         let receiver = try ContentReceiver(exchange)
+        guard receiver.length ?? 0 <= Self.largestPart else {
+            throw S3Error(.entityTooLarge, "A part has at most \(Self.largestPart) bytes")
+        }
         let record = try storage.withStagedPart(upload, number, size: receiver.length, S3Error.init(storage:)) {
             (part) throws(S3Error) in
             let trailers = try receiver.receive { (bytes) throws(StorageError) in
@@ -84,6 +90,9 @@ extension S3Handler {
     private func copyPart(_ upload: MultipartUpload, _ number: Int, _ exchange: S3Exchange) throws(S3Error) {
         let source = try openSource(try Self.copySource(exchange), exchange)
         let range = try Self.copyRange(exchange.fields, size: source.size)
+        guard range.count <= Self.largestPart else {
+            throw S3Error(.entityTooLarge, "A part has at most \(Self.largestPart) bytes")
+        }
         let algorithm = upload.checksumAlgorithm.flatMap { DigestAlgorithm(rawValue: $0) }
         let checks = try ContentChecks(HTTPFields(), payload: nil, defaultAlgorithm: algorithm)
         let record = try storage.withStagedPart(upload, number, size: range.count, S3Error.init(storage:)) {

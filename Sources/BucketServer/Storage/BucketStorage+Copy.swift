@@ -36,9 +36,7 @@ extension BucketStorage {
         return try storing { () throws(SystemError) in
             let folder = OpenFile(try FileDescriptor.open(parent, O_RDONLY | O_DIRECTORY))
             let file = OpenFile(try FileDescriptor.open(path, O_RDWR | O_NOFOLLOW))
-            let mask = umask(0o077)
-            umask(mask)
-            _ = fchmod(file.descriptor.raw, 0o666 & ~mask)
+            _ = fchmod(file.descriptor.raw, fileMode)
             return StagedFile(adopting: file, size: size, name: name, folder: folder)
         }
     }

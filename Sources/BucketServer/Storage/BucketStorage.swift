@@ -22,6 +22,12 @@ package final class BucketStorage: Sendable {
 
     static let privateName = ".moorage"
 
+    /// The mode of new files under the process's umask.
+    ///
+    /// Not asked from umask(2), which tells by changing it: threads that make files at that moment would notice,
+    /// and two that ask at once might leave it changed.
+    let fileMode: mode_t
+
     let root: OpenFile
     let temporary: OpenFile
     let uploads: OpenFile
@@ -40,6 +46,7 @@ package final class BucketStorage: Sendable {
     package init(directory: String, syncs: Bool) throws(SystemError) {
         self.directory = directory
         self.syncs = syncs
+        fileMode = 0o666 & ~Self.umask()
         let base = directory + "/" + Self.privateName
         root = OpenFile(try FileDescriptor.open(directory, O_RDONLY | O_DIRECTORY))
         for name in ["", "/temporary", "/uploads", "/records"] { try Files.makeDirectories(base + name) }
@@ -53,6 +60,14 @@ package final class BucketStorage: Sendable {
         for entry in try FolderCalls.entries(of: temporary) where !entry.isFolder {
             try FolderCalls.removeFile(entry.name, in: temporary.descriptor.raw)
         }
+    }
+
+    /// The umask as proc(5) shows it; the usual one where it cannot be read.
+    private static func umask() -> mode_t {
+        let lines = ((try? Files.read("/proc/self/status")) ?? []).split(separator: UInt8(ascii: "\n"))
+        let line = lines.first { $0.starts(with: "Umask:".utf8) }
+        let digits = line?.drop { !(0x30...0x37).contains($0) }
+        return digits.flatMap { mode_t(String(decoding: $0, as: UTF8.self), radix: 8) } ?? 0o022
     }
 
     /// Makes a file's content and record durable; fdatasync(2) would leave the record out.

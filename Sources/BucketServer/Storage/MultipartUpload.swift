@@ -64,8 +64,9 @@ struct MultipartUpload: Hashable, Sendable {
             isComposite = words[1] == "composite"
         }
         for line in lines where line.hasPrefix("field ") {
-            let parts = line.split(separator: " ", maxSplits: 2, omittingEmptySubsequences: false)
-            if parts.count == 3 { fields.append(String(parts[1]), String(parts[2])) }
+            // By bytes: a space and a combining character behind it are one `Character`.
+            let parts = line.utf8.split(separator: 0x20, maxSplits: 2, omittingEmptySubsequences: false)
+            if parts.count == 3 { fields.append(String(Substring(parts[1])), String(Substring(parts[2]))) }
         }
     }
 }

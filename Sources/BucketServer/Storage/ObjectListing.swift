@@ -76,9 +76,9 @@ struct ObjectLister {
         }
         let path = Array(request.prefix[...slash])
         let name = ObjectKey(bytes: Array(path.dropLast()))
-        guard !name.isRoot, !name.bytes.contains(0), name.bytes.count <= 1024,
-            let folder = try storage.openFolder(name, in: bucket)
-        else { return false }
+        guard ObjectPath.canHold(ObjectKey(bytes: path)), let folder = try storage.openFolder(name, in: bucket) else {
+            return false
+        }
         // The folder's own marker has the prefix too.
         if request.prefix == path { try visitMarker(of: folder, key: path) }
         if !page.isTruncated { try push(folder, path: path) }

@@ -20,6 +20,15 @@ struct ObjectPath: Hashable, Sendable {
     /// Checks a key: UTF-8 of at most 1024 bytes whose every name a folder can hold and that cannot leave it.
     init(bucket: ObjectKey, key: ObjectKey) throws(StorageError) {
         try Self.check(bucket: bucket)
+        segments = try Self.segments(of: key)
+        self.bucket = bucket
+        self.key = key
+    }
+
+    /// Whether there can be an object, or a folder, of that key.
+    static func canHold(_ key: ObjectKey) -> Bool { (try? segments(of: key)) != nil }
+
+    private static func segments(of key: ObjectKey) throws(StorageError) -> [ObjectKey] {
         guard !key.isRoot, key.validated != nil else { throw .invalidKey("the key is empty or not UTF-8") }
         guard key.bytes.count <= 1024 else { throw .keyTooLong }
         guard !key.bytes.contains(0) else { throw .invalidKey("the key contains a zero byte") }
@@ -32,9 +41,7 @@ struct ObjectPath: Hashable, Sendable {
                 throw .invalidKey("the names `.` and `..` cannot be stored in folders")
             }
         }
-        self.bucket = bucket
-        self.key = key
-        segments = names.map { ObjectKey(bytes: Array($0)) }
+        return names.map { ObjectKey(bytes: Array($0)) }
     }
 
     /// Whether a folder of that name may be shown as a bucket.

@@ -107,8 +107,9 @@ struct ObjectRecord: Hashable, Sendable {
         case ("upload", 2):
             uploadID = String(words[1])
         case ("field", 2...):
-            let parts = line.split(separator: " ", maxSplits: 2, omittingEmptySubsequences: false)
-            fields.append(String(parts[1]), parts.count > 2 ? String(parts[2]) : "")
+            // By bytes: a space and a combining character behind it are one `Character`.
+            let parts = line.utf8.split(separator: 0x20, maxSplits: 2, omittingEmptySubsequences: false)
+            fields.append(String(Substring(parts[1])), parts.count > 2 ? String(Substring(parts[2])) : "")
         default:
             break
         }

@@ -40,7 +40,9 @@ package enum Log {
         guard level.rawValue >= threshold.load(ordering: .relaxed) else { return }
         // Control characters of a remote name must not forge a line or drive a terminal.
         let text = String(
-            String.UnicodeScalarView(message().unicodeScalars.map { $0.value < 0x20 || $0.value == 0x7F ? "?" : $0 })
+            String.UnicodeScalarView(
+                message().unicodeScalars.map { $0.properties.generalCategory == .control ? "?" : $0 }
+            )
         )
         let line = Array("\(Timestamp.now().rfc3339) \(level) \(area)[\(getpid())]: \(text)\n".utf8)
         _ = line.withUnsafeBytes { Glibc.write(2, $0.baseAddress, $0.count) }
