@@ -71,7 +71,12 @@ extension FileSystem {
             return try readAssembled(handle, range, segments, answer)
         }
         switch only.source {
-        case .staging(let file): withExtendedLifetime(file) { answer(.file(file.descriptor.raw, range)) }
+        case .staging(let file):
+            // The kernel takes a short answer for the end of the file, or for zeros.
+            let size: Int64
+            do { size = try file.descriptor.status().size } catch { throw .system(error) }
+            guard size >= range.upper else { throw .writeFailed }
+            withExtendedLifetime(file) { answer(.file(file.descriptor.raw, range)) }
         case .zeros: try readAssembled(handle, range, segments, answer)
         case .remote(let key, let version):
             let reader = handle.reader(of: key, version: version, in: cache)

@@ -3,6 +3,7 @@
 
 import Base
 import FileSystem
+import Glibc
 import Journal
 import ObjectStore
 import Platform
@@ -18,6 +19,20 @@ import Testing
         try volume.mountAgain()
         #expect(try volume.content("a") == [1, 2, 3])
         #expect(try volume.status("a").size == 3)
+    }
+
+    @Test func localBytesThatAreGoneAreAnErrorAndNoShortRead() throws {
+        let volume = try Volume()
+        try volume.put("a", big)
+        let handle = try volume.open("a")
+        #expect(try volume.read(handle, ByteRange(0, 1000)) == Array(big[..<1000]))
+        let staging = volume.folder + "/state/staging"
+        for name in try Files.names(in: staging) {
+            try FileDescriptor.open("\(staging)/\(name.string)", O_WRONLY).truncate(to: 500)
+        }
+        #expect(try volume.read(handle, ByteRange(0, 500)) == Array(big[..<500]))
+        #expect(throws: FileError.self) { try volume.read(handle, ByteRange(0, 1000)) }
+        #expect(throws: FileError.self) { try volume.read(handle, ByteRange(5000, 6000)) }
     }
 
     @Test func aPatchOfARemoteFileFetchesNothing() throws {
