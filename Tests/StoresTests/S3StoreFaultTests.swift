@@ -61,6 +61,13 @@ import Testing
         #expect(cause { _ = try fixture.read("k", version, ByteRange(0, 1000)) } == .protocolViolation)
     }
 
+    @Test func aListingThatIsNotFoundIsNoEmptyFolder() throws {
+        let fixture = try StoreFixture()
+        fixture.proxy.plan.add(FaultRule(.respond(CannedResponse(status: 404)), for: .init(method: "GET"), times: nil))
+        let listing = cause { _ = try fixture.store.list(ObjectKey("d"), recursive: false, continuation: nil) }
+        #expect(listing == .noSuchBucket)
+    }
+
     @Test func readsCanBeCancelled() throws {
         let fixture = try StoreFixture()
         let version = try fixture.put("k", pattern(100_000))

@@ -36,7 +36,7 @@ extension S3Store {
         var request = S3Request("GET", nil)
         request.query = listQuery(prefix, recursive: recursive, continuation: continuation, limit: 1000)
         request.answerLimit = Self.pageLimit
-        let response = try client.send(request)
+        let response = try sendListing(request)
         let result: ListObjectsResult
         do throws(XMLProblem) {
             result = try ListObjectsResult(try XMLReader.parse(response.body))
@@ -49,6 +49,16 @@ extension S3Store {
             throw StoreError(.protocolViolation, "the server cut the listing short and does not say how to go on")
         }
         return page
+    }
+
+    /// Folders are not found by being listed: what is missing is the bucket, or this is not the server.
+    private func sendListing(_ request: S3Request) throws(StoreError) -> TransferResponse {
+        do throws(StoreError) {
+            return try client.send(request)
+        } catch {
+            guard error.cause == .notFound else { throw error }
+            throw StoreError(.noSuchBucket, error.message, status: error.status, code: error.code)
+        }
     }
 
     /// The query of a listing; a continuation is the version of listing it belongs to and its token or marker.
