@@ -160,8 +160,10 @@ def make_proxy(folder, stack):
 
 @pytest.fixture
 def instance(make_instance, proxy):
-    """An instance whose endpoint is the proxy."""
-    return make_instance(proxy.url, "instance")
+    """An instance whose endpoint is the proxy; its flusher must not have needed its safety net."""
+    instance = make_instance(proxy.url, "instance")
+    yield instance
+    assert instance.overlooked() == []
 
 
 @pytest.fixture

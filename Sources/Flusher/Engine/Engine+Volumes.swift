@@ -56,7 +56,7 @@ extension Engine {
                 var volume = Volume(session: session, now: now)
                 volume.handed = state.credentials[description.id] ?? state.credentials[nil]
                 if let old = state.volumes[description.id] { volume.facts = old.facts }
-                if session.store == nil { volume.probeAt = monotonicSeconds() }
+                volume.probeIfClosed()
                 state.failed[description.id] = nil
                 state.volumes[description.id] = volume
                 state.scheduler.setFacts(volume.facts, settings: volume.settings, of: description.id, now: now)
@@ -147,6 +147,7 @@ extension Engine {
             isFull
             ? try session.journal.pendingNodes(limit: limit)
             : try session.journal.nodes(changedAfter: volume.seen, limit: limit)
+        let unknown = isFull ? missed(nodes, volume) : []
         let superseded = state.update { state in
             if isFull { state.forgetRows(of: session.id, except: Set(nodes.map(\.id.value))) }
             let superseded = nodes.compactMap { state.take($0, of: session.id) }
@@ -154,12 +155,37 @@ extension Engine {
             let isWhole = nodes.count < limit
             state.volumes[session.id]?.seen = isWhole || isFull ? sequence : nodes.last?.sequence ?? sequence
             state.volumes[session.id]?.hasMore = !isWhole
-            if isFull { state.volumes[session.id]?.reloadAt = monotonicSeconds() + (isWhole ? 60 : 2) }
+            // Of rows with the sequence of the last one some may be missing: all are read then.
+            if isFull || !isWhole {
+                state.volumes[session.id]?.reloadAt = monotonicSeconds() + (isWhole ? 60 : isFull ? 2 : 0)
+            }
             if nodes.contains(where: \.isOpen) { state.volumes[session.id]?.hasOpenRows = true }
             return superseded
         }
         for job in superseded where job.mayBeCutShort { job.cancellation.cancel() }
+        report(missed: unknown, session)
         noteDrained(session.id)
+    }
+
+    /// The rows that are not known although they should have been taken in already.
+    private func missed(_ nodes: [JournalNode], _ volume: Volume) -> [JournalNode] {
+        guard volume.seen >= 0, !volume.hasMore, volume.reloadAt > 0 else { return [] }
+        return state.inspect { state in
+            nodes.filter { node in
+                guard node.sequence <= volume.seen, let row = ScheduledRow(node, of: volume.session.id) else {
+                    return false
+                }
+                return state.scheduler.row(row.id) == nil && state.jobs[row.id] == nil
+            }
+        }
+    }
+
+    /// Says so when a row was missed and is still as it was then: no event is to be missed.
+    private func report(missed nodes: [JournalNode], _ session: VolumeSession) {
+        for node in nodes.prefix(10) {
+            guard let now = try? session.journal.node(node.id), now.sequence == node.sequence else { continue }
+            Log.warning("flusher", "\(session.description.remote): a row was overlooked: \(node.path)")
+        }
     }
 
     private func noteDrained(_ id: String) {
@@ -179,6 +205,7 @@ extension Engine {
             let before = volume.facts
             let now = Timestamp.now()
             body(&volume, now)
+            volume.probeIfClosed()
             state.volumes[id] = volume
             guard before.isOpen != volume.facts.isOpen || before.hasDiskSpace.value != volume.facts.hasDiskSpace.value
             else { return nil }

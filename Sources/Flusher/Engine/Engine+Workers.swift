@@ -87,7 +87,9 @@ extension Engine {
         let isDrained = state.update { state in
             if node == nil { state.rounds[row] = nil }
             state.jobs[row] = nil
-            state.scheduler.finished(row, now: .now())
+            // What a person asked for is not done by one round of several.
+            let isSame = state.scheduler.row(row)?.sequence == node?.sequence
+            state.scheduler.finished(row, keepsForce: isRound && isSame, now: .now())
             if let node {
                 _ = state.take(node, of: row.volume)
             } else {

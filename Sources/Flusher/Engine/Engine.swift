@@ -25,6 +25,7 @@ final class Engine: Sendable {
         var credentials: [String?: HandedCredentials] = [:]
         var scanAt: Double = 0
         var maintainAt: Double = 0
+        var auditAt: Double = 0
         var isStopping = false
         var busyUntil: Double
         /// The volume that maintenance is at.
@@ -118,6 +119,10 @@ final class Engine: Sendable {
                 state.update { $0.hasScanned = true }
             }
             for id in volumesToRefresh() { refresh(id) }
+            if let audit = due({ $0.auditAt }) {
+                state.inspect { $0.auditAt = audit + 5 }
+                self.audit()
+            }
             state.update { _ in }
             let pause = state.inspect { Self.pause(&$0) }
             _ = state.wait(timeout: pause) { state in
@@ -147,6 +152,17 @@ final class Engine: Sendable {
             pause = min(pause, Double(alarm.nanoseconds - Timestamp.now().nanoseconds) / 1e9)
         }
         return max(0.01, min(1, pause))
+    }
+
+    /// The safety net: starts what no event brought on, and says so, because every event should.
+    private func audit() {
+        let overlooked = state.update { state in
+            for id in Array(state.volumes.keys) { state.volumes[id]?.probeIfClosed() }
+            return state.scheduler.audit(now: .now())
+        }
+        guard !overlooked.isEmpty else { return }
+        let names = overlooked.prefix(5).map { "\($0.volume.prefix(8))-\($0.node)" }.joined(separator: ", ")
+        Log.warning("flusher", "\(overlooked.count) rows were overlooked: \(names)")
     }
 
     private func volumesToRefresh() -> [String] {

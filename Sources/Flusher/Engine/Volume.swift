@@ -5,6 +5,7 @@ internal import Base
 internal import Configuration
 internal import Control
 internal import Journal
+internal import Platform
 internal import Policy
 
 /// What the engine knows of an open volume; guarded by the engine's monitor.
@@ -46,6 +47,12 @@ struct Volume: Sendable {
     }
 
     var settings: PolicySettings { PolicySettings(quietPeriod: session.description.quietPeriod) }
+
+    /// Makes sure that a remote that is away is asked now and then: nothing else would find out that it is back.
+    mutating func probeIfClosed() {
+        guard !facts.isOpen || session.store == nil, probeAt == nil, !isProbing else { return }
+        probeSoon(monotonicSeconds())
+    }
 
     /// Asks the remote as soon as possible, but not more often than once a second.
     mutating func probeSoon(_ now: Double) {

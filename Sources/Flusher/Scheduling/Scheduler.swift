@@ -19,6 +19,16 @@ package struct Scheduler: Sendable {
         var blocker: RowID?
         /// When to ask again whether the dependency is still there, where no row is known to wait for.
         var recheck: Timestamp?
+        /// The last time work on it ended, in the order of stamps.
+        var finished: UInt64 = 0
+        /// When it was put among the alarms, if it is there.
+        var alarm: Timestamp?
+    }
+
+    private struct Running: Sendable {
+        var size: ScheduledRow.Size
+        /// When it began, in the order of stamps.
+        var started: UInt64
     }
 
     private struct Place: Comparable, Sendable {
@@ -47,7 +57,7 @@ package struct Scheduler: Sendable {
     private let limits: SchedulerLimits
     private var volumes: [String: (facts: VolumeFacts, settings: PolicySettings)] = [:]
     private var entries: [RowID: Entry] = [:]
-    private var running: [RowID: ScheduledRow.Size] = [:]
+    private var running: [RowID: Running] = [:]
     private var ready: [ScheduledRow.Size: BinaryHeap<Place>] = [.small: BinaryHeap(), .large: BinaryHeap()]
     private var readyCount: [ScheduledRow.Size: Int] = [.small: 0, .large: 0]
     private var alarms = BinaryHeap<Alarm>()
@@ -55,6 +65,7 @@ package struct Scheduler: Sendable {
     private var lastStamp: UInt64 = 0
     /// The number of rows known of each volume.
     private var counts: [String: Int] = [:]
+    private var lastTime: Timestamp?
 
     package init(limits: SchedulerLimits = SchedulerLimits()) {
         self.limits = limits
@@ -98,7 +109,7 @@ package struct Scheduler: Sendable {
         unlink(row.id)
         withdraw(row.id)
         if old == nil { counts[row.id.volume, default: 0] += 1 }
-        entries[row.id] = Entry(row: row, stamp: nextStamp())
+        entries[row.id] = Entry(row: row, stamp: nextStamp(), finished: old?.finished ?? 0)
         reconsider(row.id, now: now)
     }
 
@@ -123,17 +134,38 @@ package struct Scheduler: Sendable {
         detail: String,
         now: Timestamp
     ) {
-        running[id] = nil
+        let started = running.removeValue(forKey: id)?.started ?? 0
         guard entries[id] != nil else { return }
         unlink(id)
         entries[id]?.row.facts.dependency = detail
-        if let blocker, blocker != id, entries[blocker] != nil || running[blocker] != nil {
+        if let blocker, blocker != id, isToCome(blocker, since: started), !breaksCircle(id, blocker, now: now) {
             entries[id]?.blocker = blocker
             dependents[blocker, default: []].insert(id)
         } else {
             entries[id]?.recheck = now.advanced(bySeconds: seconds)
         }
         reconsider(id, now: now)
+    }
+
+    /// Whether the end of work on a row is still to come for one who found out about it after `started`.
+    ///
+    /// An end that came meanwhile may have been what was waited for, and would be missed.
+    private func isToCome(_ blocker: RowID, since started: UInt64) -> Bool {
+        running[blocker] != nil || entries[blocker].map { $0.finished <= started } ?? false
+    }
+
+    /// Whether rows would wait for each other in a circle, which nothing would end; the others then look again.
+    private mutating func breaksCircle(_ id: RowID, _ blocker: RowID, now: Timestamp) -> Bool {
+        var chain = [blocker]
+        while let next = entries[chain[chain.count - 1]]?.blocker, next != id, chain.count <= entries.count {
+            chain.append(next)
+        }
+        guard entries[chain[chain.count - 1]]?.blocker == id else { return false }
+        for member in chain {
+            unlink(member)
+            reconsider(member, now: now)
+        }
+        return true
     }
 
     /// The next row to start, which then counts as running; nil when nothing may start now.
@@ -155,11 +187,15 @@ package struct Scheduler: Sendable {
 
     /// Notes that the work on a row is over, however it ended.
     ///
-    /// The row stays known, out of the queues, until ``update(_:now:)`` or ``remove(_:now:)`` tell what became of it.
-    package mutating func finished(_ id: RowID, now: Timestamp) {
+    /// The row stays known, and goes on as it was last told of: ``update(_:now:)`` or ``remove(_:now:)`` may follow,
+    /// or have come meanwhile. `keepsForce`: what was asked for it is not done yet.
+    package mutating func finished(_ id: RowID, keepsForce: Bool = false, now: Timestamp) {
         running[id] = nil
-        entries[id]?.row.facts.isForced = false
+        let stamp = nextStamp()
+        entries[id]?.finished = stamp
+        if !keepsForce { entries[id]?.row.facts.isForced = false }
         release(dependentsOf: id, now: now)
+        reconsider(id, now: now)
     }
 
     /// Puts a row back that was taken by ``next(now:)`` and not begun.
@@ -184,9 +220,9 @@ package struct Scheduler: Sendable {
 
     private func hasRoom(for size: ScheduledRow.Size) -> Bool {
         let other: ScheduledRow.Size = size == .small ? .large : .small
-        let mine = running.values.count { $0 == size }
+        let mine = running.values.count { $0.size == size }
         let isOtherWaiting = readyCount[other, default: 0] > 0
-        let isOtherRunning = running.values.contains(other)
+        let isOtherRunning = running.values.contains { $0.size == other }
         // With one worker there is nothing to keep free: the oldest goes.
         let reserve = isOtherWaiting && !isOtherRunning && limits.workers > 1 ? 1 : 0
         let bound = size == .large ? min(limits.large, limits.workers) : limits.workers
@@ -205,15 +241,26 @@ package struct Scheduler: Sendable {
         guard let place = first(size), let row = entries[place.id]?.row else { return nil }
         _ = ready[size]?.popFirst()
         withdraw(place.id)
-        running[place.id] = size
+        let stamp = nextStamp()
+        running[place.id] = Running(size: size, started: stamp)
         return row
     }
 
     private mutating func advance(to now: Timestamp) {
+        if let lastTime, now < lastTime.advanced(bySeconds: -1) { takeInStep(now) }
+        lastTime = now
         while let alarm = alarms.first, alarm.time <= now {
             _ = alarms.popFirst()
             guard let entry = entries[alarm.id], entry.stamp == alarm.stamp else { continue }
             reconsider(alarm.id, now: now)
+        }
+    }
+
+    /// The clock was set back: what waits for a time may wait far too long.
+    private mutating func takeInStep(_ now: Timestamp) {
+        for id in Array(entries.keys) {
+            if entries[id]?.recheck != nil { unlink(id) }
+            reconsider(id, now: now)
         }
     }
 
@@ -239,6 +286,7 @@ package struct Scheduler: Sendable {
     private mutating func setAlarm(_ id: RowID, at time: Timestamp) {
         let stamp = nextStamp()
         entries[id]?.stamp = stamp
+        entries[id]?.alarm = time
         alarms.insert(Alarm(time: time, id: id, stamp: stamp))
     }
 
@@ -248,6 +296,7 @@ package struct Scheduler: Sendable {
         if entry.isReady { readyCount[entry.row.size, default: 1] -= 1 }
         let stamp = nextStamp()
         entries[id]?.isReady = false
+        entries[id]?.alarm = nil
         entries[id]?.stamp = stamp
     }
 
@@ -289,4 +338,33 @@ extension Scheduler {
 
     /// Whether no row of a volume is known.
     package func isEmpty(of volume: String) -> Bool { counts[volume, default: 0] == 0 }
+}
+
+extension Scheduler {
+    /// Looks at every row, and sets right those that no event would have brought on: their names.
+    ///
+    /// There are none if every event was told; this is for the case that one was not.
+    package mutating func audit(now: Timestamp) -> [RowID] {
+        advance(to: now)
+        let overlooked = entries.keys.filter { isOverlooked($0, now: now) }.sorted()
+        for id in overlooked {
+            unlink(id)
+            reconsider(id, now: now)
+        }
+        return overlooked
+    }
+
+    private func isOverlooked(_ id: RowID, now: Timestamp) -> Bool {
+        guard let entry = entries[id], running[id] == nil, let volume = volumes[id.volume] else { return false }
+        let reasons = Policy.reasons(entry.row.facts, volume: volume.facts, settings: volume.settings, now: now)
+        // What is to be started is not taken back when a clock that was set back makes it wait again.
+        if reasons.isEmpty || entry.isReady { return !entry.isReady }
+        if entry.row.facts.dependency != nil, entry.recheck == nil {
+            guard let blocker = entry.blocker else { return true }
+            if dependents[blocker]?.contains(id) != true { return true }
+            if entries[blocker] == nil && running[blocker] == nil { return true }
+        }
+        guard let time = Policy.lookAgain(reasons) ?? entry.recheck else { return false }
+        return entry.alarm.map { $0 > max(time, now) } ?? true
+    }
 }

@@ -156,6 +156,14 @@ class Instance:
         """The uploads that were begun and are not finished."""
         return [upload for upload in self.uploads() if upload["state"] == "uploading" or upload["sent"] > 0]
 
+    def overlooked(self):
+        """The lines of the flusher's log that tell of work which no event brought on: there must be none."""
+        log = os.path.join(self.directory("run"), "flusher.log")
+        if not os.path.exists(log):
+            return []
+        with open(log, errors="replace") as file:
+            return [line.rstrip() for line in file if "overlooked" in line]
+
     # MARK: the end
 
     def processes(self):
