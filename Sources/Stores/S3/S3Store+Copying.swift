@@ -55,7 +55,7 @@ extension S3Store {
         conditions.inspect { $0.add(condition, to: &request.fields) }
         request.body = .bytes([])
         request.urgency = .completion
-        request.isRepeatable = condition == .none
+        request.isRepeatable = false
         let response = try client.send(request)
         return try Self.read(response) { root throws(XMLProblem) in try CopyResult(root, kind: .object) }
     }

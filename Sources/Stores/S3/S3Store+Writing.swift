@@ -30,7 +30,8 @@ extension S3Store {
             conditions.inspect { $0.add(condition, to: &request.fields) }
             request.body = body.transferBody
             request.urgency = .upload
-            request.isRepeatable = condition == .none
+            // Of a repetition the first may be carried out long after: who asked has to know that it is in doubt.
+            request.isRepeatable = false
             let response = try client.send(request, progress: progress, cancellation: cancellation)
             try checkTag(response.fields, md5: md5)
             guard let tag = response.fields.entityTag else { return try status(of: key, cancellation: nil).version }
@@ -47,7 +48,7 @@ extension S3Store {
         try conditionally(key, wanted, looksFirst: true) { condition throws(StoreError) in
             var request = S3Request("DELETE", client.fullKey(key))
             conditions.inspect { $0.add(condition, to: &request.fields) }
-            request.isRepeatable = condition == .none
+            request.isRepeatable = false
             do throws(StoreError) {
                 _ = try client.send(request)
             } catch {
