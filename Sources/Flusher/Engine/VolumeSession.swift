@@ -155,7 +155,7 @@ final class VolumeSession: Sendable {
 extension VolumeDescription {
     /// How long a request whose answer was lost may still be carried out, in seconds.
     ///
-    /// Linux goes on sending what a dead process left in a socket for about 100 seconds; servers and the proxies before
-    /// them give up requests after a minute at most.
+    /// The kernel drops what a dead process left in a socket when nothing is acknowledged for a minute, as the transport
+    /// asks it to; servers and the proxies before them give up a request that stands still after about another.
     fileprivate var lateness: Double { lateRequests ?? 120 }
 }
