@@ -8,15 +8,18 @@ package final class Connection {
     private let handle: OpaquePointer
     private var statements: [String: OpaquePointer] = [:]
     private let path: String
+    private let frames = UnsafeMutablePointer<Int32>.allocate(capacity: 1)
 
     init(handle: OpaquePointer, path: String) {
         self.handle = handle
         self.path = path
+        frames.initialize(to: 0)
     }
 
     deinit {
         for statement in statements.values { sqlite3_finalize(statement) }
         sqlite3_close_v2(handle)
+        frames.deallocate()
     }
 
     /// Runs a statement, which is prepared once and kept: `sql` must be a constant, values go into parameters.
@@ -93,6 +96,34 @@ package final class Connection {
 
     /// The rowid of the last insert.
     package var lastInsertedRow: Int64 { sqlite3_last_insert_rowid(handle) }
+
+    /// Copies the log into the database (sqlite3_wal_checkpoint_v2): as far as nobody is in the way, or, with
+    /// `emptying`, all of it, after which the log begins anew; false when somebody was in the way for too long.
+    func checkpoint(emptying: Bool) throws(DatabaseError) -> Bool {
+        let mode = emptying ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE
+        let code = sqlite3_wal_checkpoint_v2(handle, nil, mode, nil, nil)
+        if code & 0xFF == SQLITE_BUSY { return false }
+        guard code == SQLITE_OK else { throw failure("checkpoint") }
+        return true
+    }
+
+    /// Does no checkpoints by itself from here on, whose failures nobody would hear of; see ``logLength``.
+    func countLog() {
+        sqlite3_wal_hook(
+            handle,
+            { count, _, _, frames in
+                count?.assumingMemoryBound(to: Int32.self).pointee = frames
+                return SQLITE_OK
+            },
+            frames
+        )
+    }
+
+    /// How many pages the log had at the last commit.
+    var logLength: Int {
+        get { Int(frames.pointee) }
+        set { frames.pointee = Int32(clamping: newValue) }
+    }
 
     /// Whether a transaction is open.
     var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }

@@ -45,6 +45,11 @@ package final class Database: @unchecked Sendable {
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private let connection: Connection
     private let options: Options
+    /// The log may have a hole where the disk lost what the kernel calls written; under the mutex.
+    ///
+    /// A sync of it that failed is never made good by one that succeeds: what it was for may be lost, and after it the
+    /// whole rest of the log. So is a log that was there when this process came.
+    private var isLogDoubtful = true
 
     /// Opens a file, creating it when missing and not read-only, and brings its schema up to date.
     ///
@@ -55,8 +60,11 @@ package final class Database: @unchecked Sendable {
         try Self.migrate(connection, migrations, path)
         self.options = options
         self.connection = connection
+        if !options.isReadOnly { connection.countLog() }
         mutex = .allocate(capacity: 1)
         pthread_mutex_init(mutex, nil)
+        // When somebody is in the way it is tried again before a commit that has to be durable.
+        if !options.isReadOnly, options.durability == .process { try? renewLog() }
     }
 
     deinit {
@@ -86,16 +94,68 @@ package final class Database: @unchecked Sendable {
     /// Runs `body` as one transaction, which is undone when it throws.
     ///
     /// With `durable` the commit, and every earlier one of any process, is on stable storage
-    /// when the call returns: the commit ends with an fsync of the log.
+    /// when the call returns: the commit ends with an fsync of the log. When such an fsync has failed, everything is
+    /// copied into the database and a new log begun before a later one counts.
     package func write<Result>(
         durable: Bool = false,
         _ body: (Connection) throws(DatabaseError) -> Result
     ) throws(DatabaseError) -> Result {
         try read { connection throws(DatabaseError) in
+            if durable { try renewLog() }
             if durable { try connection.run("PRAGMA synchronous=FULL") }
             defer { if durable { _ = try? connection.run(options.durability.pragma) } }
-            try connection.run("BEGIN IMMEDIATE")
-            return try Self.finishing(connection, body)
+            let result = try noting { () throws(DatabaseError) in
+                try connection.run("BEGIN IMMEDIATE")
+                return try Self.finishing(connection, body)
+            }
+            shortenLog()
+            return result
+        }
+    }
+
+    /// Runs something that writes to the log; a failure of the disk puts the log in doubt.
+    private func noting<Result>(_ body: () throws(DatabaseError) -> Result) throws(DatabaseError) -> Result {
+        do throws(DatabaseError) {
+            return try body()
+        } catch {
+            if error.kind == .io {
+                isLogDoubtful = true
+                // At once, while what was lost is still in memory.
+                do throws(DatabaseError) {
+                    try renewLog()
+                } catch {
+                    Log.error("database", "the log could not be begun anew: \(error)")
+                }
+            }
+            throw error
+        }
+    }
+
+    /// Brings what a doubtful log has into the database and begins the log anew.
+    private func renewLog() throws(DatabaseError) {
+        guard isLogDoubtful else { return }
+        // Another checkpoint makes it fail at once, whatever the busy timeout.
+        let end = monotonicSeconds() + Double(options.busyTimeout) / 1000
+        while try !connection.checkpoint(emptying: true) {
+            guard monotonicSeconds() < end else {
+                throw DatabaseError(.busy, "the log of the database is in use by another process for too long")
+            }
+            usleep(5000)
+        }
+        isLogDoubtful = false
+        connection.logLength = 0
+    }
+
+    /// Keeps the log from growing: a checkpoint after every 1,000 pages, as SQLite would by itself.
+    private func shortenLog() {
+        guard connection.logLength >= 1000 else { return }
+        do throws(DatabaseError) {
+            _ = try connection.checkpoint(emptying: false)
+            connection.logLength = 0
+        } catch {
+            Log.error("database", "\(error)")
+            // It may have been the sync of the log: nobody hears of it a second time.
+            if error.kind == .io { isLogDoubtful = true }
         }
     }
 

@@ -12,6 +12,8 @@ internal import Synchronization
 package final class StagingFile: Sendable {
     package let descriptor: FileDescriptor
     private let isNameDurable = Lock(false)
+    /// Why a sync failed: the kernel would call the next one a success.
+    private let failure = Lock<SystemError?>(nil)
 
     /// Opens a generation's file; with `creating` makes it when missing.
     init(_ journal: Journal, _ generation: GenerationID, creating: Bool) throws(SystemError) {
@@ -21,6 +23,24 @@ package final class StagingFile: Sendable {
     /// A file beside the others that nobody else can find, and that goes with its last user.
     init(withoutName journal: Journal) throws(SystemError) {
         descriptor = try FileDescriptor.open(journal.directory + "/staging", O_RDWR | moorage_O_TMPFILE)
+    }
+
+    /// Forces the bytes to the disk; fails for ever once that failed.
+    func synchronizeData(_ journal: Journal) throws(SystemError) {
+        try failure.withLock { failure throws(SystemError) in
+            if let failure { throw failure }
+            do throws(SystemError) {
+                try journal.synchronizeData(descriptor)
+            } catch {
+                failure = error
+                throw error
+            }
+        }
+    }
+
+    /// There is not one byte in it any more: what comes now has not failed.
+    func becameEmpty() {
+        failure.withLock { $0 = nil }
     }
 
     /// Calls `sync`, which makes the file's name durable, unless it once succeeded.

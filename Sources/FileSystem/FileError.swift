@@ -95,6 +95,17 @@ extension FileError {
     }
 }
 
+extension FileError {
+    /// Whether a failed commit of the journal may have lost what the next one would take for written.
+    var mayHideLoss: Bool {
+        switch self {
+        case .journal(let error): error.kind == .io || error.kind == .corrupt
+        case .writeFailed: true
+        default: false
+        }
+    }
+}
+
 /// Runs `body`, turning the errors of the layers below into file errors.
 func translating<Value>(_ body: () throws -> Value) throws(FileError) -> Value {
     do {

@@ -15,6 +15,23 @@ extension FileSystem {
         let modified: Timestamp
         let revision: Int64
         let seals: Bool
+        let staging: StagingFile?
+        /// Nothing was written since the last sync.
+        let isUnchanged: Bool
+        /// A sync of these bytes failed.
+        let isDoubtful: Bool
+
+        init(_ state: Inode.State, _ node: NodeID, _ generation: GenerationID, seals: Bool) {
+            self.node = node
+            self.generation = generation
+            map = state.content.map
+            modified = state.attributes.modified
+            revision = state.revision
+            self.seals = seals
+            staging = state.content.staging
+            isUnchanged = state.revision == state.synced
+            isDoubtful = state.lastingFailure?.isOfData ?? false
+        }
     }
 
     /// Records what was written to a file, and seals it when nobody writes any more.
@@ -40,21 +57,22 @@ extension FileSystem {
             let seals = state.activeWrites == 0 && (sealing || remaining <= 0)
             guard seals || state.revision != state.recorded else { return nil }
             if seals { state.isWritable = false }
-            return Pending(
-                node: node,
-                generation: generation,
-                map: state.content.map,
-                modified: state.attributes.modified,
-                revision: state.revision,
-                seals: seals
-            )
+            return Pending(state, node, generation, seals: seals)
         }
     }
 
     private func commit(_ pending: Pending, of inode: Inode) throws(FileError) {
         do throws(JournalError) {
             if pending.seals {
-                try journal.seal(pending.node, pending.generation, content: pending.map, modified: pending.modified)
+                if let staging = pending.staging { committer.hold(pending.generation, staging) }
+                try journal.seal(
+                    pending.node,
+                    pending.generation,
+                    content: pending.map,
+                    modified: pending.modified,
+                    isUnchanged: pending.isUnchanged,
+                    isDoubtful: pending.isDoubtful
+                )
             } else {
                 try journal.record(
                     pending.node,
@@ -92,49 +110,86 @@ extension FileSystem {
     }
 
     /// Makes what was written to a file survive power loss (fsync(2)).
+    ///
+    /// What failed once fails for ever for this content, whichever handle asks, also after the next mount.
     package func synchronize(_ handle: FileHandle) throws(FileError) {
         let inode = handle.inode
         try inode.commit.withLock { _ throws(FileError) in
-            let (content, failure) = inode.state.withLock { ($0.content, $0.failure) }
-            if let failure { throw failure }
+            let state = inode.state.withLock { $0 }
+            if state.lastingFailure != nil { throw .writeFailed }
+            // What is written during the sync is not covered.
+            let record = try unrecorded(state)
             do throws(FileError) {
-                try synchronize(inode, content)
+                try synchronizeData(state.content)
             } catch {
-                // The kernel may have dropped the pages: a later success would be a lie.
-                inode.state.withLock { state in
-                    if state.content.generation == content.generation { state.failure = .writeFailed }
-                }
+                noteFailure(inode, state.content, isOfData: true)
+                Log.error("mount", "fsync failed: \(error)")
+                throw error
+            }
+            do throws(FileError) {
+                try makeDurable(record, of: inode)
+            } catch {
+                if error.mayHideLoss { noteFailure(inode, state.content, isOfData: false) }
                 Log.error("mount", "fsync failed: \(error)")
                 throw error
             }
         }
     }
 
-    /// The record is of the moment before the sync: what is written during it is not covered.
-    private func synchronize(_ inode: Inode, _ content: FileContent) throws(FileError) {
-        let open = inode.state.withLock { state -> Pending? in
-            guard state.isWritable, !state.isDetached, let node = state.node else { return nil }
-            guard let generation = state.content.generation else { return nil }
-            return Pending(
-                node: node,
-                generation: generation,
-                map: state.content.map,
-                modified: state.attributes.modified,
-                revision: state.revision,
-                seals: false
-            )
+    /// What the journal is to be told of a file that is synced now.
+    private enum SyncRecord {
+        case open(Pending)
+        /// Sealed already, by a close of another handle; nil: nothing but names and attributes are to be kept.
+        case sealed(Generation?)
+    }
+
+    private func unrecorded(_ state: Inode.State) throws(FileError) -> SyncRecord {
+        let generation = state.content.generation
+        if state.isWritable, !state.isDetached, let node = state.node, let generation {
+            return .open(Pending(state, node, generation, seals: false))
         }
+        return .sealed(try translating { try generation.flatMap { try journal.generation($0) } })
+    }
+
+    private func synchronizeData(_ content: FileContent) throws(FileError) {
+        guard let staging = content.staging else { return }
         try translating {
-            // Sealed already, by a close of another handle; or nothing but names and attributes are to be kept.
-            let sealed = open == nil ? try content.generation.flatMap { try journal.generation($0) } : nil
-            if let staging = content.staging {
-                try staging.descriptor.synchronizeData()
-                try staging.synchronizeName { () throws(SystemError) in try journal.synchronizeStagingDirectory() }
-            }
-            guard let open else { return try journal.markSynced(sealed.map { [$0] } ?? []) }
-            try journal.record(open.node, open.generation, content: open.map, modified: open.modified, durable: true)
+            try staging.synchronizeData(journal)
+            try staging.synchronizeName { () throws(SystemError) in try journal.synchronizeStagingDirectory() }
         }
-        if let open { inode.state.withLock { $0.recorded = max($0.recorded, open.revision) } }
+    }
+
+    private func makeDurable(_ record: SyncRecord, of inode: Inode) throws(FileError) {
+        switch record {
+        case .open(let open):
+            _ = try translating {
+                try journal.record(
+                    open.node,
+                    open.generation,
+                    content: open.map,
+                    modified: open.modified,
+                    durable: true
+                )
+            }
+            inode.state.withLock { state in
+                state.recorded = max(state.recorded, open.revision)
+                state.synced = open.revision
+            }
+        case .sealed(let generation):
+            let doubtful = try translating { try journal.markSynced(generation.map { [$0] } ?? []) }
+            if !doubtful.isEmpty { throw .writeFailed }
+        }
+    }
+
+    /// The kernel may have dropped the bytes: a later success would be a lie, also for who opens the file later.
+    private func noteFailure(_ inode: Inode, _ content: FileContent, isOfData: Bool) {
+        inode.state.withLock { $0.failure = Inode.SyncFailure(generation: content.generation, isOfData: isOfData) }
+        guard isOfData, let generation = content.generation else { return }
+        do throws(JournalError) {
+            try journal.noteFailedSync(of: [generation])
+        } catch {
+            Log.error("mount", "a failed fsync could not be recorded yet: \(error)")
+        }
     }
 
     /// Makes every change of names so far survive power loss (fsync(2) of a folder).

@@ -95,7 +95,7 @@ extension FileSystem {
         guard let generation = try translating({ try journal.generation(id) }) else { return nil }
         var content = FileContent(generation: id, map: generation.content)
         if !generation.content.extents.isEmpty {
-            guard let file = try? StagingFile(journal, id, creating: false) else { return nil }
+            guard let file = try? staging(of: id, creating: false) else { return nil }
             content.staging = file
         }
         switch generation.underlay {
@@ -106,6 +106,12 @@ extension FileSystem {
             content.below = .content(below)
         }
         return content
+    }
+
+    /// A generation's staging file: the one that waits for the group sync, else opened anew.
+    func staging(of id: GenerationID, creating: Bool) throws(FileError) -> StagingFile {
+        if let held = committer.held(id) { return held }
+        return try translating { try StagingFile(journal, id, creating: creating) }
     }
 
     /// Looks at journal and catalog anew for a file whose content is not where it was; false when there is nothing
@@ -139,6 +145,8 @@ extension Inode {
             state.content = content
             state.isLoaded = true
             state.isWritable = isWritable
+            // Nobody knows what was synced of it.
+            state.synced = -1
             return true
         }
     }

@@ -81,7 +81,21 @@ extension FileSystem {
             state.attributes.modified = .now()
             return state.writers > 0
         }
+        try forgetFailure(of: inode, staging)
         if !isOpen { try recordContent(of: inode, sealing: true) }
+    }
+
+    /// A file that is made anew from nothing has none of the bytes that a sync failed for.
+    private func forgetFailure(of inode: Inode, _ staging: StagingFile) throws(FileError) {
+        let isDone = inode.state.withLock { state in
+            guard state.lastingFailure != nil, state.content.map.extents.isEmpty else { return false }
+            return state.activeWrites == 0
+        }
+        guard isDone else { return }
+        // The record of it takes the doubt from the journal.
+        try recordContent(of: inode, sealing: false)
+        staging.becameEmpty()
+        inode.state.withLock { $0.failure = nil }
     }
 
     /// Makes a file's content writable and counts a write; the caller counts it off.
@@ -196,20 +210,23 @@ extension FileSystem {
                 throw .stale
             }
         }
-        content.staging = try translating { try StagingFile(journal, generation.id, creating: true) }
+        content.staging = try staging(of: generation.id, creating: true)
         inode.state.withLock { state in
             state.node = node.id
             state.content = content
             state.isLoaded = true
             state.isWritable = true
-            state.failure = nil
+            state.synced = state.revision
+            if generation.doubt != .none {
+                state.failure = Inode.SyncFailure(generation: generation.id, isOfData: true)
+            }
         }
         let isOpen = inode.state.withLock { $0.handles > 0 }
         if isOpen { openNodes.withLock { $0[node.id] = inode } }
     }
 
     private func openStaging(_ inode: Inode, _ id: GenerationID) throws(FileError) {
-        let file = try translating { try StagingFile(journal, id, creating: true) }
+        let file = try staging(of: id, creating: true)
         inode.state.withLock { state in
             if state.content.generation == id { state.content.staging = file }
         }

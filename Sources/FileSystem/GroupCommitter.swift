@@ -2,9 +2,9 @@
 // Copyright the Moorage authors
 
 internal import Base
-internal import CShims
 internal import Journal
 internal import Platform
+internal import Synchronization
 
 /// Makes closed files and changed names survive power loss, many at a time, within about a second.
 final class GroupCommitter: Sendable {
@@ -16,10 +16,11 @@ final class GroupCommitter: Sendable {
 
     private let journal: Journal
     private let state = Monitor(State())
-    /// How long to gather closed files before they are synced together, in seconds.
+    private let files = Lock<[GenerationID: StagingFile]>([:])
+    /// How long to gather closed files before they are synced together, in seconds: long enough for many where they
+    /// come fast, and short where an upload would wait for one.
     private static let gathering = 0.5
-    /// From this many files on one syncfs(2) costs less than a sync of each.
-    private static let manyFiles = 16
+    private static let shortGathering = 0.05
 
     init(journal: Journal) {
         self.journal = journal
@@ -46,7 +47,10 @@ final class GroupCommitter: Sendable {
     func reclaim(everything: Bool) -> Bool {
         do {
             let released = try journal.releaseGenerations(keepingAdoptable: !everything)
-            for generation in released { try journal.removeStaging(generation.id) }
+            for generation in released {
+                files.withLock { $0[generation.id] = nil }
+                try journal.removeStaging(generation.id)
+            }
             return !released.isEmpty
         } catch {
             Log.warning("mount", "files of removed content stay for now: \(error)")
@@ -62,15 +66,17 @@ final class GroupCommitter: Sendable {
 
     private func run() {
         var isStopping = false
+        var isBusy = false
         while !isStopping {
             isStopping = state.wait { $0.isStopping ? true : $0.isWanted ? false : nil } ?? true
             if !isStopping {
-                _ = state.wait(timeout: Self.gathering) { $0.isStopping ? true : nil }
+                let time = isBusy ? Self.gathering : Self.shortGathering
+                _ = state.wait(timeout: time) { $0.isStopping ? true : nil }
             }
             state.inspect { $0.isWanted = false }
             reclaim(everything: false)
             do {
-                try synchronizeAll()
+                isBusy = try synchronizeAll() >= Journal.manyFiles
             } catch {
                 Log.error("mount", "closed files could not be made durable yet: \(error)")
                 state.inspect { $0.isWanted = true }
@@ -80,28 +86,38 @@ final class GroupCommitter: Sendable {
         state.update { $0.hasStopped = true }
     }
 
-    private func synchronizeAll() throws {
-        while true {
-            let generations = try journal.unsyncedGenerations(limit: 1000)
-            // Also with no files: names and attributes are commits like any other.
-            try synchronizeFiles(of: generations)
-            try journal.markSynced(generations)
-            if generations.count < 1000 { return }
+    /// Returns how many files were synced.
+    private func synchronizeAll() throws -> Int {
+        let waiting = files.withLock { $0 }
+        // Also with no files: names and attributes are commits like any other.
+        let count = try journal.synchronizeSealed(always: true) { id throws(SystemError) in
+            guard let file = waiting[id] else { return false }
+            try file.synchronizeData(journal)
+            return true
+        }
+        let unsynced = Set(try journal.unsyncedGenerations(limit: Self.heldFiles).map(\.id))
+        files.withLock { files in
+            for (id, file) in waiting where files[id] === file && !unsynced.contains(id) { files[id] = nil }
+        }
+        return count
+    }
+}
+
+/// Files that were closed and are not synced yet, open as they were written: only such a descriptor hears of every
+/// error of the disk since.
+extension GroupCommitter {
+    /// Keeps a file open until it is synced, while there is room for more.
+    func hold(_ id: GenerationID, _ file: StagingFile) {
+        files.withLock { files in
+            if files.count < Self.heldFiles || files[id] != nil { files[id] = file }
         }
     }
 
-    private func synchronizeFiles(of generations: [Generation]) throws {
-        let withData = generations.filter { !$0.content.extents.isEmpty }
-        if withData.count >= Self.manyFiles {
-            let folder = try FileDescriptor.open(journal.directory + "/staging", 0)
-            if moorage_syncfs(folder.raw) != 0 { throw SystemError.last("syncfs", journal.directory) }
-            return
-        }
-        for generation in withData {
-            // A file that is gone was uploaded or removed meanwhile: its record has changed too.
-            guard let file = try? journal.openStaging(generation.id, creating: false) else { continue }
-            try file.synchronizeData()
-        }
-        if !withData.isEmpty { try journal.synchronizeStagingDirectory() }
+    /// The file of a generation that waits for its sync.
+    func held(_ id: GenerationID) -> StagingFile? {
+        files.withLock { $0[id] }
     }
+
+    /// A quarter of what the process may open.
+    private static let heldFiles = min(FileDescriptor.limit / 4, 4096)
 }

@@ -41,12 +41,22 @@ final class Inode: Sendable {
         /// Counts changes of content and time; what is above `recorded` is not in the journal yet.
         var revision: Int64 = 0
         var recorded: Int64 = 0
+        /// The revision at the last sync, or when the content was opened for changes: nothing was written since while
+        /// it is the present one.
+        var synced: Int64 = 0
         /// Open handles, those for writing among them, and writes under way.
         var handles = 0
         var writers = 0
         var activeWrites = 0
-        /// Why a sync of the present generation failed; it stays failed.
-        var failure: FileError?
+        /// A sync that failed; it stays failed for that content.
+        var failure: SyncFailure?
+    }
+
+    /// A sync of a content that failed.
+    struct SyncFailure: Sendable {
+        var generation: GenerationID?
+        /// The disk refused the bytes themselves, not just the record of them.
+        var isOfData: Bool
     }
 
     let number: InodeNumber
@@ -63,6 +73,11 @@ final class Inode: Sendable {
 }
 
 extension Inode.State {
+    /// Why a sync of the present content can never succeed again; nil when it can.
+    var lastingFailure: Inode.SyncFailure? {
+        failure.flatMap { $0.generation == content.generation ? $0 : nil }
+    }
+
     /// Lets go of the bytes of a removed file that nobody has open: the kernel may keep the inode for long.
     mutating func dropContent() {
         content = FileContent(generation: nil, map: ContentMap(size: content.map.size))

@@ -17,16 +17,21 @@ package final class Journal: Sendable {
     package let directory: String
     let writer: Database
     let reader: Database
+    let disk: DiskSync
+    /// Open from the beginning, so that no error of the file system is missed.
+    let stagingFolder: FileDescriptor
 
     /// Opens the journal in a volume's state directory, creating both when missing.
     ///
     /// Does no recovery: whoever takes the mount lock first uses ``recovering(directory:boot:now:)``.
-    package init(directory: String) throws(JournalError) {
+    package init(directory: String, disk: DiskSync = DiskSync()) throws(JournalError) {
         self.directory = directory
+        self.disk = disk
         do throws(SystemError) {
             try Files.makeDirectories(directory)
             try Files.makeDirectories("\(directory)/staging")
             try Files.makeDirectories("\(directory)/quarantine")
+            stagingFolder = try FileDescriptor.open("\(directory)/staging", O_RDONLY | O_DIRECTORY)
         } catch {
             throw JournalError(system: error)
         }
@@ -41,11 +46,6 @@ package final class Journal: Sendable {
     /// Opens a generation's staging file for reading and writing; with `creating` makes it when missing (mode 0600).
     package func openStaging(_ generation: GenerationID, creating: Bool) throws(SystemError) -> FileDescriptor {
         try FileDescriptor.open(stagingPath(generation), O_RDWR | O_NOFOLLOW | (creating ? O_CREAT : 0))
-    }
-
-    /// Makes the names of staging files durable; part of the first fsync of a file, before its durable record.
-    package func synchronizeStagingDirectory() throws(SystemError) {
-        try Files.synchronizeDirectory("\(directory)/staging")
     }
 
     /// Deletes a generation's staging file, if there is one.

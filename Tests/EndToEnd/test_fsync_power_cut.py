@@ -2,6 +2,7 @@
 # Copyright the Moorage authors
 """fsync is honest: the disk that holds the state loses everything that was not forced out."""
 
+import contextlib
 import os
 import random
 import shutil
@@ -11,7 +12,7 @@ import time
 
 import pytest
 
-from harness.processes import kill, run
+from harness.processes import kill, run, wait_until
 from harness.settings import scaled
 from harness.trees import random_bytes, sha256_of_object
 
@@ -149,6 +150,52 @@ def check_remote(client, acknowledged, seed):
         whole = expected(seed, number)
         allowed = [whole, whole[: len(whole) // 2]] if number % 6 == 0 else [whole]
         assert data in allowed, f"{key} is torn: {len(data)} of {len(whole)} bytes, {data.count(0)} zeros"
+
+
+@pytest.mark.limit(120)
+@pytest.mark.skipif(needs() is not None, reason=str(needs()))
+def test_power_loss_after_an_upload_does_not_bring_older_content_back(server, proxy, make_instance, folder, stack, client):
+    """The remote has the newer content, the answer to that was not seen, and the disk is as of some sync before."""
+    instance = make_instance(proxy.url, "instance")
+    disk = LoopDisk(folder, 256 << 20)
+    stack.callback(disk.unmount)
+    stack.callback(instance.abandon)
+    instance.environment["MOORAGE_STATE_DIR"] = os.path.join(disk.path, "state")
+    instance.configure(quiet_period="0s")
+    older, newer = b"older " * 1000, b"newer " * 2000
+    mount = instance.mount("s3://bucket")
+    file = os.open(mount / "f", os.O_CREAT | os.O_WRONLY)
+    os.write(file, older)
+    os.fsync(file)
+    other = os.open(mount / "other", os.O_CREAT | os.O_WRONLY)
+    # No group sync is due any more.
+    time.sleep(1.5)
+    lost = proxy.rule("hold-response", method="PUT", path="/bucket/f")
+    os.pwrite(file, newer, 0)
+    os.close(file)
+    wait_until(lambda: content(client, "f") == newer, 30, "the upload")
+    # Makes the log durable, but no bytes of the file.
+    os.write(other, b"x")
+    os.fsync(other)
+    disk.cut_power()
+    assert lost.matched() == 1, "the answer was there: the test proves nothing"
+    os.close(other)
+    kill(mount.pid)
+    instance.abandon()
+    lost.remove()
+    disk.unmount()
+    disk.mount()
+    forget_boot(instance)
+    mount = mount.mount_again()
+    instance.flush()
+    assert content(client, "f") == newer and instance.conflicts() == 0
+    with open(mount / "f", "rb") as file:
+        assert file.read() == newer
+
+
+def content(client, key):
+    with contextlib.suppress(client.exceptions.NoSuchKey):
+        return client.get_object(Bucket="bucket", Key=key)["Body"].read()
 
 
 @pytest.mark.limit(120)

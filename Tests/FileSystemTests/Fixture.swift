@@ -19,11 +19,14 @@ final class Volume {
     private let caller = Caller(uid: 5, gid: 6, umask: 0o022)
     static let root: InodeNumber = 1
 
+    private let disk: DiskSync
+
     /// With an age of 0 every look asks the remote.
-    init(metadataAge: Double = 0) throws {
+    init(metadataAge: Double = 0, disk: DiskSync = DiskSync()) throws {
+        self.disk = disk
         folder = "/tmp/moorage-volume-" + Randomness.hexadecimal(bytes: 8)
         catalog = try Catalog(directory: folder + "/cache")
-        journal = try Journal(directory: folder + "/state")
+        journal = try Journal(directory: folder + "/state", disk: disk)
         files = try Self.fileSystem(folder, store, journal, catalog, metadataAge)
     }
 
@@ -52,7 +55,7 @@ final class Volume {
 
     /// As after an unmount, or a kill, and a new mount.
     func mountAgain(metadataAge: Double = 0) throws {
-        journal = try Journal.recovering(directory: folder + "/state").journal
+        journal = try Journal.recovering(directory: folder + "/state", disk: disk).journal
         files = try Self.fileSystem(folder, store, journal, catalog, metadataAge)
     }
 

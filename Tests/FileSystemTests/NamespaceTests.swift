@@ -147,6 +147,7 @@ extension Volume {
     func upload(_ node: JournalNode, _ content: [UInt8]) throws {
         let version = store.set(node.path.string, content, mode: node.attributes.mode)
         let generation = try #require(node.generation)
+        try journal.synchronizeSealed()
         let transfer = try #require(try journal.beginTransfer(of: node, method: .put))
         try journal.markCommitting(transfer.id, expectedTag: nil)
         try catalog.committed(

@@ -126,6 +126,8 @@ final class FlusherFixture: Sendable {
         let isSealed = try journal.seal(node.id, generation.id, content: content, modified: Self.attributes.modified)
         #expect(isSealed)
         node = try #require(try journal.node(at: key))
+        // Only then the flusher takes it.
+        try journal.synchronizeSealed()
         return node
     }
 

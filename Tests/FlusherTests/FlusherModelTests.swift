@@ -105,6 +105,7 @@ private struct FileModel {
         }
         let isSealed = try fixture.journal.seal(node.id, generation.id, content: content, modified: .now())
         #expect(isSealed)
+        try fixture.journal.synchronizeSealed()
     }
 
     private mutating func remove(_ path: ObjectKey) throws {

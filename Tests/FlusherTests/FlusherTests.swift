@@ -204,6 +204,7 @@ import Testing
             var content = generation.content
             content.write(ByteRange(500, 510))
             try fixture.journal.seal(node.id, generation.id, content: content, modified: nil)
+            try fixture.journal.synchronizeSealed()
             let left = try fixture.flush(client, timeout: 8)
             var expected = old
             for index in 500..<510 { expected[index] = 7 }

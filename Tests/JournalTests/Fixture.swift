@@ -16,16 +16,19 @@ final class Fixture {
     let old = ObjectVersion.tagged("old", 10)
     let new = ObjectVersion.tagged("new", 4)
 
+    /// What the disk is told to fail.
+    let faults = DiskFaults()
+
     init() throws {
         scratch = try Scratch()
-        (journal, report) = try Journal.recovering(directory: scratch.path, boot: "one")
+        (journal, report) = try Journal.recovering(directory: scratch.path, boot: "one", disk: faults.disk)
     }
 
     /// The remote has a file of ten bytes.
     var remoteFile: RemoteState { .file(old, .file()) }
 
     func recover(boot: String = "one") throws {
-        (journal, report) = try Journal.recovering(directory: scratch.path, boot: boot)
+        (journal, report) = try Journal.recovering(directory: scratch.path, boot: boot, disk: faults.disk)
     }
 
     /// Opens a file that is at the remote, or new, and writes to it.
@@ -71,7 +74,9 @@ final class Fixture {
         return node
     }
 
+    /// Begins an upload, after the group sync.
     func begin(_ path: ObjectKey, _ method: TransferProtocol = .put) throws -> Transfer {
+        try synchronize()
         guard let transfer = try journal.beginTransfer(of: try row(path), method: method) else {
             throw Failure("no transfer of \(path)")
         }

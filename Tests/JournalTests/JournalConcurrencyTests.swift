@@ -85,6 +85,7 @@ import Testing
 
     private static func flush(_ journal: Journal, _ outcome: Monitor<Outcome>) throws {
         for transfer in try journal.transfersToAbort() { try journal.removeTransfer(transfer.id) }
+        try journal.synchronizeSealed()
         for node in try journal.pendingNodes(limit: 50) where node.schedule.notBefore == nil {
             guard try journal.blockers(of: node).isEmpty else { continue }
             if node.isTombstone {

@@ -45,8 +45,7 @@ import Testing
     @Test func whatTheRemoteHasIsAskedForWithinTheChange() throws {
         try fixture.save("a")
         let committed = RemoteState.file(fixture.new, .file())
-        let row = try fixture.row("a")
-        let transfer = try #require(try journal.beginTransfer(of: row, method: .put))
+        let transfer = try fixture.begin("a")
         _ = try journal.completeTransfer(transfer.id, version: fixture.new)
         #expect(try journal.node(at: "a") == nil)
         try journal.remove(at: "a", remote: committed)

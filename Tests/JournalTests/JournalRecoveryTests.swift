@@ -126,15 +126,51 @@ import Testing
         #expect(try StagingBytes.read(journal, generation.id) == Array("12345".utf8))
     }
 
-    @Test func afterPowerLossAnUploadOfUnsyncedContentBeginsAnew() throws {
+    /// Otherwise the row would go back to older content, and that over the newer one at the remote.
+    @Test func whatPowerLossCouldTakeBackIsNotSent() throws {
         let (node, content) = try fixture.write("a", "12345")
         let generation = try #require(node.generation)
         try journal.record(node.id, generation.id, content: content, modified: nil, durable: true)
         let more = try fixture.put(try #require(try journal.node(node.id)), "6", at: 5)
         try journal.seal(node.id, generation.id, content: more, modified: nil)
-        _ = try fixture.begin("a", .multipart)
+        #expect(try journal.beginTransfer(of: fixture.row("a"), method: .put) == nil)
+        try journal.synchronizeSealed()
+        let transfer = try #require(try journal.beginTransfer(of: fixture.row("a"), method: .put))
+        try journal.markCommitting(transfer.id, expectedTag: "tag")
+        try fixture.recover(boot: "two")
+        #expect(try fixture.row("a").size == 6)
+        #expect(try journal.transfers().map(\.fate) == [.wanted])
+    }
+
+    /// The same ranges do not mean the same bytes.
+    @Test func whatWasWrittenOverSyncedBytesIsNotSynced() throws {
+        let (node, content) = try fixture.write("a", "12345")
+        let generation = try #require(node.generation)
+        try journal.record(node.id, generation.id, content: content, modified: nil, durable: true)
+        _ = try fixture.put(try #require(try journal.node(node.id)), "54321")
+        try journal.seal(node.id, generation.id, content: content, modified: nil)
+        #expect(try journal.beginTransfer(of: fixture.row("a"), method: .put) == nil)
+        _ = try journal.beginWriting(at: "a", remote: .absent)
+        try journal.record(node.id, generation.id, content: content, modified: nil, durable: true)
+        try journal.seal(node.id, generation.id, content: content, modified: nil, isUnchanged: true)
+        #expect(try journal.beginTransfer(of: fixture.row("a"), method: .put) != nil)
+    }
+
+    /// What an older version of this program may have left: content that was sent and not synced.
+    @Test func olderContentThanWasSentWaitsForAPerson() throws {
+        let (node, content) = try fixture.write("a", "12345")
+        let generation = try #require(node.generation)
+        try journal.record(node.id, generation.id, content: content, modified: nil, durable: true)
+        let more = try fixture.put(try #require(try journal.node(node.id)), "6", at: 5)
+        try journal.seal(node.id, generation.id, content: more, modified: nil)
+        try fixture.damage("UPDATE generation SET is_synced = 1")
+        let transfer = try #require(try journal.beginTransfer(of: fixture.row("a"), method: .put))
+        try journal.markCommitting(transfer.id, expectedTag: "tag")
+        try fixture.damage("UPDATE generation SET is_synced = 0")
         try fixture.recover(boot: "two")
         #expect(try journal.transfers().map(\.fate) == [.superseded])
+        let row = try fixture.row("a")
+        #expect(row.size == 5 && row.schedule.attention != nil)
     }
 
     @Test func namesAreNotGivenTwiceAfterPowerLoss() throws {
@@ -148,6 +184,7 @@ import Testing
     @Test func aGenerationOverOneThatIsLostIsLostToo() throws {
         try fixture.save("a", "12345")
         _ = try fixture.begin("a")
+        try fixture.damage("UPDATE generation SET is_synced = 0, synced_size = NULL")
         let node = try journal.beginWriting(at: "a", remote: .absent)
         let content = try fixture.put(node, "x", at: 2)
         try journal.record(node.id, try #require(node.generation).id, content: content, modified: nil, durable: true)

@@ -39,7 +39,7 @@ enum ServeCommand {
     }
 
     private static func run(_ options: BucketServerOptions) throws(CommandFailure) -> Int32 {
-        raiseDescriptorLimit()
+        FileDescriptor.raiseLimit()
         // Served files are for other programs too; the server's own are made with modes of their own.
         umask(CommandLineTool.inheritedMask)
         let signals = blockedStopSignals()
@@ -77,14 +77,6 @@ enum ServeCommand {
         guard let resolved = realpath(path, nil) else { return path }
         defer { free(resolved) }
         return String(cString: resolved)
-    }
-
-    /// Takes as many descriptors as are allowed: every connection and open object needs one.
-    private static func raiseDescriptorLimit() {
-        var limit = rlimit()
-        guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return }
-        limit.rlim_cur = min(limit.rlim_max, 65_536)
-        setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
     }
 
     /// Keeps the signals that end the server from every thread, for one that waits for them.

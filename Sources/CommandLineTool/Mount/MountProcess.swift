@@ -23,6 +23,7 @@ struct MountProcess {
 
     /// Mounts, calls `onReady` with a note for people, and returns when the file system is unmounted.
     func run(onReady: @escaping @Sendable (String?) -> Void) throws(CommandFailure) {
+        FileDescriptor.raiseLimit()
         let places = instance.directories.places(of: volume)
         let wasKnown = try prepare(places)
         let lock = try lock(places)

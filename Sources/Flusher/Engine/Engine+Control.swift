@@ -103,7 +103,7 @@ extension Engine {
             try session.journal.setPaused(ids, true)
             cancelJobs(ids, session)
         case .resume: try session.journal.setPaused(ids, false)
-        case .now, .retry: try session.journal.retryNow(ids)
+        case .now, .retry: try session.journal.retryNow(ids, acceptingDoubt: verb == .retry)
         case .cancel:
             for node in nodes {
                 guard !node.isOpen else {

@@ -3,6 +3,7 @@
 
 internal import Base
 internal import Configuration
+internal import Database
 internal import Glibc
 internal import Journal
 internal import ObjectStore
@@ -22,6 +23,7 @@ struct Hydration {
         guard let id = transfer.generation,
             var generation = try work.journal({ (journal) throws(JournalError) in try journal.generation(id) })
         else { throw .changed }
+        if generation.doubt == .accepted { generation = try rewrite(generation) }
         guard generation.size > 0 else {
             if generation.underlay != .none {
                 try work.journal { (journal) throws(JournalError) in _ = try journal.hydrated(id, []) }
@@ -43,6 +45,24 @@ struct Hydration {
             }
         }
         return UploadContent(file, size: generation.size)
+    }
+
+    /// Puts content that the disk failed to write, and a person accepted, on the disk once more.
+    private func rewrite(_ generation: Generation) throws(WorkFailure) -> Generation {
+        var failure: JournalError?
+        do throws(JournalError) {
+            try work.session.journal.rewriteAccepted(generation.id)
+        } catch {
+            failure = error
+        }
+        if let failure, failure.kind == .io { throw .attention("\(SyncDoubt.attention) (\(failure))") }
+        return try work.journal { (journal) throws(JournalError) in
+            if let failure { throw failure }
+            guard let new = try journal.generation(generation.id) else {
+                throw JournalError(.notFound, "journal: generation \(generation.id) is gone")
+            }
+            return new
+        }
     }
 
     /// Opens the staging file, as long as the content is: what no extent covers reads as zeros.

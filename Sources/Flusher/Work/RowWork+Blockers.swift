@@ -66,6 +66,7 @@ extension RowWork {
 
     /// Brings all bytes of a row's content here; its transfer begins with that.
     private func fetchWhole(_ node: JournalNode) throws(WorkFailure) {
+        try checkSafe(node)
         guard let transfer = try transfer(for: node, method: .put) else { throw .changed }
         guard session.claim(transfer.id) else { return }
         defer { session.release(transfer.id) }

@@ -11,6 +11,7 @@ extension RowWork {
     /// Makes the remote object of a file or symbolic link what the row wants.
     func makeObject(_ node: JournalNode) throws(WorkFailure) {
         if node.hasRemoteDirectory { return try removeMarker(node) }
+        try checkSafe(node)
         guard let transfer = try transfer(for: node, method: firstMethod(of: node)) else { throw .changed }
         guard session.claim(transfer.id) else { throw .blocked(nil, "its upload is being looked after") }
         defer { session.release(transfer.id) }
@@ -18,8 +19,18 @@ extension RowWork {
         try carryOut(transfer, node)
     }
 
+    /// Throws `later` while power loss could take back what would be sent: the row would then go back to older
+    /// content, and that over the newer one at the remote.
+    func checkSafe(_ node: JournalNode) throws(WorkFailure) {
+        guard let generation = node.generation, !generation.isSendable else { return }
+        if generation.doubt == .failed { throw .attention(SyncDoubt.attention) }
+        // The mount, or maintenance where there is none, is about to see to that.
+        throw .later(0.1, "its bytes are not safe from power loss yet")
+    }
+
     /// Goes on with an upload to a path that its row has left.
     func finishElsewhere(_ transfer: Transfer, _ node: JournalNode) throws(WorkFailure) {
+        try checkSafe(node)
         guard session.claim(transfer.id) else { throw .blocked(nil, "its upload is being looked after") }
         defer { session.release(transfer.id) }
         job.generation = transfer.generation

@@ -34,13 +34,23 @@ extension Journal {
     }
 
     /// Forgets earlier failures, pauses and what needed attention, and puts the rows at the head with `priority`.
-    package func retryNow(_ nodes: [NodeID], priority: Int64 = 0) throws(JournalError) {
+    ///
+    /// Content that the disk failed to write goes on only when the person accepts it as it reads now.
+    package func retryNow(
+        _ nodes: [NodeID],
+        acceptingDoubt: Bool = false,
+        priority: Int64 = 0
+    ) throws(JournalError) {
         try write { tables throws(JournalError) in
             for node in nodes {
+                if acceptingDoubt { try tables.acceptDoubt(of: node) }
                 try tables.connection.run(
                     """
                     UPDATE node SET attempts = 0, next_attempt = NULL, not_before = NULL, last_error = NULL,
-                        attention = NULL, is_paused = 0, priority = ? WHERE id = ?
+                        is_paused = 0, priority = ?, attention = CASE WHEN EXISTS
+                            (SELECT 1 FROM generation g WHERE g.id = node.generation AND g.doubt = 1)
+                            THEN attention ELSE NULL END
+                    WHERE id = ?
                     """,
                     [.integer(priority), .integer(node.value)]
                 )
@@ -58,5 +68,18 @@ extension Journal {
                 )
             }
         }
+    }
+}
+
+extension Tables {
+    /// Notes that a person wants what the disk failed to write, if it is closed, as it reads now.
+    fileprivate func acceptDoubt(of node: NodeID) throws(JournalError) {
+        try connection.run(
+            """
+            UPDATE generation SET doubt = 2 WHERE doubt = 1 AND is_sealed = 1
+                AND id = (SELECT generation FROM node WHERE id = ?)
+            """,
+            [.integer(node.value)]
+        )
     }
 }

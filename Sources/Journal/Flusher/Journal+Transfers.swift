@@ -10,6 +10,8 @@ extension Journal {
     ///
     /// From here on writes go to a new generation, so the content and, if the flusher fills its
     /// gaps, the staging file are the transfer's alone. Call it before the first request.
+    ///
+    /// Nil also for content that is not synced yet: power loss must not take back what the remote may have got.
     package func beginTransfer(
         of node: JournalNode,
         method: TransferProtocol,
@@ -164,7 +166,7 @@ extension Journal {
 
 extension JournalNode {
     fileprivate var isTransferable: Bool {
-        (kind == .file || kind == .symbolicLink) && !isOpen && generation?.isSealed ?? true
+        (kind == .file || kind == .symbolicLink) && !isOpen && generation?.isSendable ?? true
     }
 
     /// Whether an upload of the other, older reading of this row does what this row wants.

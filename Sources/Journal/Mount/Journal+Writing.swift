@@ -42,7 +42,8 @@ extension Journal {
     /// False when it was removed meanwhile.
     ///
     /// With `durable` (fsync) the caller has synced the staging data, and on the first time the staging
-    /// directory; when this returns the record survives power loss too. `modified` is the new modification time, if any.
+    /// directory; when this returns the record survives power loss too. It fails for what a sync before failed for.
+    /// `modified` is the new modification time, if any.
     @discardableResult
     package func record(
         _ node: NodeID,
@@ -56,6 +57,7 @@ extension Journal {
             guard try change.tables.record(generation, content, isSealed: false, isSynced: durable) else {
                 return false
             }
+            if durable { try change.tables.refuseDoubt(generation) }
             guard let row = try change.written(node, generation, modified) else { return false }
             try change.tables.update(row)
             return true
@@ -64,20 +66,26 @@ extension Journal {
 
     /// Records a file's content as complete, at the close of its last writer: it may be uploaded now.
     ///
-    /// Nothing is synced: see ``unsyncedGenerations(limit:)``. False when the file was removed meanwhile. A row
-    /// that turns out to want nothing but what was there before goes away, or back to the older generation.
+    /// Nothing is synced: see ``synchronizeSealed(always:_:)``. `isUnchanged`: not one byte was written since the last
+    /// durable record, or since it was opened. `isDoubtful`: a sync of it failed. False when the file was removed
+    /// meanwhile. A row that turns out to want nothing but what was there before goes away, or back to the older
+    /// generation.
     @discardableResult
     package func seal(
         _ node: NodeID,
         _ generation: GenerationID,
         content: ContentMap,
         modified: Timestamp?,
+        isUnchanged: Bool = false,
+        isDoubtful: Bool = false,
         now: Timestamp = .now()
     ) throws(JournalError) -> Bool {
         try change(at: now) { change throws(JournalError) in
             guard let old = try change.tables.generation(generation) else { return false }
-            let isSynced = old.isSynced && old.content == content
+            // The same ranges may hold other bytes.
+            let isSynced = old.isSynced && old.content == content && isUnchanged && !isDoubtful
             _ = try change.tables.record(generation, content, isSealed: true, isSynced: isSynced)
+            if isDoubtful { _ = try change.tables.noteDoubt([generation]) }
             guard var row = try change.written(node, generation, modified) else { return false }
             row.isOpen = false
             row.generation = try change.tables.generation(generation)
@@ -85,55 +93,6 @@ extension Journal {
             try change.tables.update(row)
             _ = try change.tables.removeIfClean(row)
             return true
-        }
-    }
-
-    /// Sealed generations whose staging data is not synced yet, oldest first: work for the group sync.
-    package func unsyncedGenerations(limit: Int = 1000) throws(JournalError) -> [Generation] {
-        try read { tables throws(JournalError) in
-            try tables.connection.all(
-                """
-                SELECT \(Tables.generationColumns) FROM generation g
-                WHERE g.is_synced = 0 AND g.is_sealed = 1 ORDER BY g.id LIMIT ?
-                """,
-                [.integer(Int64(limit))]
-            ) { row throws(JournalError) in try Tables.generation(row) }
-        }
-    }
-
-    /// Syncs the staging files of all sealed generations that are not synced yet, and notes it durably.
-    ///
-    /// For whoever finds no mount that would do it.
-    package func synchronizeSealed() throws(JournalError) {
-        while true {
-            let generations = try unsyncedGenerations()
-            guard !generations.isEmpty else { return }
-            do throws(SystemError) {
-                for generation in generations where !generation.content.extents.isEmpty {
-                    // One that is gone was removed meanwhile; its record has changed too.
-                    guard try FileStatus.of(stagingPath(generation.id)) != nil else { continue }
-                    try openStaging(generation.id, creating: false).synchronizeData()
-                }
-                try synchronizeStagingDirectory()
-            } catch {
-                throw JournalError(system: error)
-            }
-            try markSynced(generations)
-            guard generations.count == 1000 else { return }
-        }
-    }
-
-    /// Notes durably that the staging files of these generations, read before the sync, were synced.
-    ///
-    /// One whose record changed since stays unsynced. The staging directory must have been synced too. Every
-    /// earlier commit becomes durable along with it, also when the list is empty.
-    package func markSynced(_ generations: [Generation]) throws(JournalError) {
-        try write(durable: true) { tables throws(JournalError) in
-            try tables.connection.run("UPDATE meta SET value = value + 1 WHERE key = 'durable'")
-            for generation in generations {
-                let current = try tables.generation(generation.id)
-                if current?.revision == generation.revision { try tables.noteSynced(generation.id) }
-            }
         }
     }
 }

@@ -63,7 +63,8 @@ extension JournalNode {
         schedule.attempts = 0
         schedule.nextAttempt = nil
         schedule.lastError = nil
-        schedule.attention = nil
+        // A new name makes bytes no better that the disk refused.
+        schedule.attention = generation?.doubt == .failed ? SyncDoubt.attention : nil
     }
 }
 

@@ -15,11 +15,12 @@ extension Journal {
     package static func recovering(
         directory: String,
         boot: String? = nil,
+        disk: DiskSync = DiskSync(),
         now: Timestamp = .now()
     ) throws(JournalError) -> (journal: Journal, report: RecoveryReport) {
         let boot = boot ?? bootIdentifier()
         var report = RecoveryReport()
-        let journal = try openSound(directory, now, &report)
+        let journal = try openSound(directory, disk, now, &report)
         try Recovery.run(journal, boot, now, &report)
         try journal.synchronizeSealed()
         return (journal, report)
@@ -34,11 +35,12 @@ extension Journal {
     /// Opens the database after a check of its structure, or a new one with the rows that can be read.
     private static func openSound(
         _ directory: String,
+        _ disk: DiskSync,
         _ now: Timestamp,
         _ report: inout RecoveryReport
     ) throws(JournalError) -> Journal {
         do throws(JournalError) {
-            let journal = try Journal(directory: directory)
+            let journal = try Journal(directory: directory, disk: disk)
             try journal.check()
             return journal
         } catch {
@@ -48,7 +50,7 @@ extension Journal {
         let old = "\(directory)/quarantine/journal-\(Recovery.stamp(now))"
         try Salvage.setAside(directory, in: old)
         report.salvagedFrom = old
-        let journal = try Journal(directory: directory)
+        let journal = try Journal(directory: directory, disk: disk)
         Salvage.copy(from: "\(old)/journal.sqlite", into: journal)
         return journal
     }

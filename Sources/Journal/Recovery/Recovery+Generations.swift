@@ -185,12 +185,34 @@ extension Recovery {
         try clearStaging(old.id, content)
         _ = try tables.record(old.id, content, isSealed: true, isSynced: isSynced)
         if isNewBoot, !old.isSynced {
-            // What was sent of it before the power loss may be other bytes than these: begin anew.
+            // What was sent of it before the power loss may be other bytes than these: begin anew. No upload begins
+            // like that; an older version of this program may have left one.
+            try holdBack(evidence)
             try tables.connection.run(
                 "UPDATE transfer SET generation = NULL WHERE generation = ?",
                 [.integer(old.id.value)]
             )
         }
+        try touch(evidence, content)
+    }
+
+    /// Holds back a row whose newer content may be at the remote already: it would be overwritten by the older one.
+    private func holdBack(_ evidence: Evidence) throws(JournalError) {
+        let sql = "SELECT 1 FROM transfer WHERE generation = ? AND phase = ?"
+        let isDoubtful = try tables.connection.exists(
+            sql,
+            [.integer(evidence.generation.id.value), .integer(TransferPhase.committing.rawValue)]
+        )
+        guard isDoubtful, var node = evidence.node else { return }
+        node.schedule.attention = """
+            power loss took back what was being uploaded, and the remote may have it: retry sends what is here, cancel \
+            keeps what the remote has
+            """
+        try tables.update(node)
+    }
+
+    private func touch(_ evidence: Evidence, _ content: ContentMap) throws(JournalError) {
+        let old = evidence.generation
         guard content != old.content, old.underlay == .none, !old.isSealed, let file = evidence.file,
             var node = evidence.node
         else { return }

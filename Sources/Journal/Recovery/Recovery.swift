@@ -96,12 +96,22 @@ struct Recovery {
                 node.schedule.attention = Self.doubt
                 try tables.update(node)
             }
+            try noteDoubt(of: &node)
             guard node.isOpen else { continue }
             node.isOpen = false
             try tables.dropEmptyGeneration(&node)
             try tables.update(node)
             _ = try tables.removeIfClean(node)
         }
+    }
+
+    /// Lets a row wait for a person exactly while its content is one that the disk failed to write.
+    private func noteDoubt(of node: inout JournalNode) throws(JournalError) {
+        let isDoubtful = node.generation?.doubt == .failed
+        guard isDoubtful != (node.schedule.attention == SyncDoubt.attention) else { return }
+        if isDoubtful, node.schedule.attention != nil { return }
+        node.schedule.attention = isDoubtful ? SyncDoubt.attention : nil
+        try tables.update(node)
     }
 
     private static let doubt = """
@@ -138,6 +148,7 @@ struct Recovery {
             if unused.isEmpty { break }
             for id in unused { try tables.connection.run("DELETE FROM generation WHERE id = ?", [.integer(id)]) }
         }
+        try removeHalfRewritten()
         let kept = Set(try tables.connection.all("SELECT id FROM generation") { $0.integer(0) })
         for name in names.subtracting(kept).sorted() {
             if isContinued {
@@ -146,6 +157,24 @@ struct Recovery {
             } else {
                 try quarantine(GenerationID(name), nil)
             }
+        }
+    }
+
+    /// Removes what is left of files being written anew, unless a flusher is at it.
+    private func removeHalfRewritten() throws(JournalError) {
+        let sql = "SELECT id FROM generation WHERE doubt = ?"
+        let busy = Set(
+            try tables.connection.all(sql, [.integer(SyncDoubt.accepted.rawValue)]) {
+                "\($0.integer(0))\(Journal.rewritten)"
+            }
+        )
+        do throws(SystemError) {
+            for name in try Files.names(in: "\(journal.directory)/staging").map(\.string)
+            where name.hasSuffix(Journal.rewritten) && !busy.contains(name) {
+                try Files.removeIfPresent("\(journal.directory)/staging/\(name)")
+            }
+        } catch {
+            throw JournalError(system: error)
         }
     }
 

@@ -73,24 +73,29 @@ enum Salvage {
     ) -> (isComplete: Bool, last: Int64?) {
         var rows: [[Value]] = []
         let isComplete: Bool
+        var columns: [String] = []
         do throws(DatabaseError) {
             try old.read { connection throws(DatabaseError) in
+                // The damaged file may be of an older version, with fewer columns.
+                let names = "SELECT name FROM pragma_table_info('\(table)') ORDER BY cid"
+                columns = try connection.all(names) { $0.text(0) }
                 try connection.each(query, values) { row in rows.append((0..<row.count).map { row.value($0) }) }
             }
             isComplete = true
         } catch {
             isComplete = false
         }
-        count += insert(rows, table, journal)
+        count += insert(rows, columns, table, journal)
         guard case .integer(let last)? = rows.last?.first else { return (isComplete, nil) }
         return (isComplete, last)
     }
 
     /// Inserts rows that are not there yet; one that breaks a rule is left out.
-    private static func insert(_ rows: [[Value]], _ table: String, _ journal: Journal) -> Int {
-        guard let width = rows.first?.count else { return 0 }
+    private static func insert(_ rows: [[Value]], _ columns: [String], _ table: String, _ journal: Journal) -> Int {
+        guard let width = rows.first?.count, width == columns.count else { return 0 }
         let verb = table == "meta" ? "INSERT OR REPLACE" : "INSERT OR IGNORE"
-        let sql = "\(verb) INTO \(table) VALUES (\([String](repeating: "?", count: width).joined(separator: ", ")))"
+        let places = [String](repeating: "?", count: width).joined(separator: ", ")
+        let sql = "\(verb) INTO \(table) (\(columns.joined(separator: ", "))) VALUES (\(places))"
         let inserted = try? journal.write { tables throws(JournalError) in
             var inserted = 0
             for row in rows { inserted += (try? tables.connection.run(sql, row)) ?? 0 }

@@ -3,7 +3,7 @@
 
 /// The journal's tables, version by version; Docs/Journal.md says what the columns mean.
 enum Schema {
-    static let migrations = [first, leftovers, doubts].map { compact($0) }
+    static let migrations = [first, leftovers, doubts, failedSyncs].map { compact($0) }
 
     // SQLite keeps this text on the first page of the file: where it spills onto another one, damage to that page too
     // takes every row away. So it is kept short.
@@ -141,4 +141,6 @@ enum Schema {
         );
         CREATE INDEX doubt_key ON doubt (key);
         """
+
+    private static let failedSyncs = "ALTER TABLE generation ADD COLUMN doubt INTEGER NOT NULL DEFAULT 0"
 }

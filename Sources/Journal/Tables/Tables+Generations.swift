@@ -7,9 +7,9 @@ internal import Database
 extension Tables {
     static let generationColumns = """
         g.id, g.size, g.extents, g.underlay, g.underlay_key, g.underlay_tag, g.underlay_size, g.underlay_modified,
-        g.underlay_generation, g.underlay_length, g.is_sealed, g.is_synced, g.revision
+        g.underlay_generation, g.underlay_length, g.is_sealed, g.is_synced, g.revision, g.doubt
         """
-    static let generationColumnCount: Int32 = 13
+    static let generationColumnCount: Int32 = 14
 
     static func generation(_ row: Row, _ first: Int32 = 0) throws(JournalError) -> Generation {
         let underlay: Underlay =
@@ -28,7 +28,9 @@ extension Tables {
             underlay: underlay,
             isSealed: row.bool(first + 10),
             isSynced: row.bool(first + 11),
-            revision: row.integer(first + 12)
+            revision: row.integer(first + 12),
+            // A value that makes no sense is not taken for a good one.
+            doubt: SyncDoubt(rawValue: row.integer(first + 13)) ?? .failed
         )
     }
 
@@ -69,7 +71,8 @@ extension Tables {
 
     /// Records content; false when the generation is gone.
     ///
-    /// `isSynced` says that the staging data was synced, and that this commit is durable.
+    /// `isSynced` says that the staging data was synced, and that this commit is durable; it does not count while
+    /// the content is in doubt. A content without bytes of its own is in no doubt any more.
     func record(
         _ id: GenerationID,
         _ content: ContentMap,
@@ -79,12 +82,14 @@ extension Tables {
         let extents = Value.blob(Encoding.encode(content.extents))
         let changed = try connection.run(
             """
-            UPDATE generation SET size = ?, extents = ?, underlay_length = ?, is_sealed = ?, is_synced = ?,
-                revision = revision + 1, is_recorded = 1 WHERE id = ?
+            UPDATE generation SET size = ?1, extents = ?2, underlay_length = ?3, is_sealed = ?4,
+                doubt = CASE WHEN ?6 THEN 0 ELSE doubt END,
+                is_synced = CASE WHEN ?6 OR doubt = 0 THEN ?5 ELSE 0 END,
+                revision = revision + 1, is_recorded = 1 WHERE id = ?7
             """,
             [
                 .integer(content.size), extents, .integer(content.underlayLength), .integer(isSealed),
-                .integer(isSynced), .integer(id.value),
+                .integer(isSynced), .integer(content.extents.isEmpty), .integer(id.value),
             ]
         )
         if changed > 0, isSynced { try noteSynced(id) }
@@ -93,15 +98,17 @@ extension Tables {
 
     /// Keeps what is recorded now as what power loss leaves.
     ///
-    /// A sealed generation then lets go of an underlay that nothing shows; before, power loss could uncover it.
+    /// Not for a content in doubt. A sealed generation then lets go of an underlay that nothing shows; before, power
+    /// loss could uncover it.
     func noteSynced(_ id: GenerationID) throws(JournalError) {
-        try connection.run(
+        let changed = try connection.run(
             """
             UPDATE generation SET is_synced = 1, synced_size = size, synced_extents = extents,
-                synced_underlay_length = underlay_length WHERE id = ?
+                synced_underlay_length = underlay_length WHERE id = ? AND doubt = 0
             """,
             [.integer(id.value)]
         )
+        guard changed > 0 else { return }
         guard let generation = try generation(id), generation.isSealed, try isUncovered(generation) == false else {
             return
         }

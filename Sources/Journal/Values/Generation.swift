@@ -58,6 +58,19 @@ package struct ContentMap: Hashable, Sendable {
     package var underlayRanges: [ByteRange] { extents.gaps(in: ByteRange(0, underlayLength)) }
 }
 
+/// What is known of bytes that the disk once refused.
+///
+/// After a failed sync the kernel may have dropped them and still show them, and calls the next sync a success: no
+/// later success counts for this content.
+package enum SyncDoubt: Int64, Hashable, Sendable, CaseIterable {
+    /// No sync of it has failed.
+    case none = 0
+    /// A sync failed; it is not sent, and every fsync of it fails.
+    case failed = 1
+    /// A person wants it as it reads now: it is written anew before it is sent.
+    case accepted = 2
+}
+
 /// One content of a file: immutable once sealed.
 package struct Generation: Hashable, Sendable {
     package let id: GenerationID
@@ -69,6 +82,8 @@ package struct Generation: Hashable, Sendable {
     package var isSynced: Bool
     /// Counts the records of this content, so that a sync of an older one is not taken for the newest.
     package var revision: Int64
+    /// Whether the disk failed to write it.
+    package var doubt: SyncDoubt
 
     package init(
         id: GenerationID,
@@ -76,7 +91,8 @@ package struct Generation: Hashable, Sendable {
         underlay: Underlay,
         isSealed: Bool,
         isSynced: Bool,
-        revision: Int64
+        revision: Int64,
+        doubt: SyncDoubt = .none
     ) {
         self.id = id
         self.content = content
@@ -84,9 +100,13 @@ package struct Generation: Hashable, Sendable {
         self.isSealed = isSealed
         self.isSynced = isSynced
         self.revision = revision
+        self.doubt = doubt
     }
 
     package var size: Int64 { content.size }
+
+    /// Whether an upload may begin: power loss cannot take it back, or a person accepted what there is.
+    package var isSendable: Bool { isSealed && (isSynced || doubt == .accepted) }
 
     /// The remote object whose bytes are exactly this content, when there is one and no local bytes are needed.
     package var wholeRemote: (key: ObjectKey, version: ObjectVersion)? {

@@ -134,6 +134,23 @@ package struct FileDescriptor: ~Copyable, Sendable {
     }
 }
 
+extension FileDescriptor {
+    /// Lets the process have as many descriptors as it may, up to 65,536 (setrlimit(2)).
+    package static func raiseLimit() {
+        var limit = rlimit()
+        guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return }
+        limit.rlim_cur = min(limit.rlim_max, 65_536)
+        setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+    }
+
+    /// How many descriptors the process may have (getrlimit(2)).
+    package static var limit: Int {
+        var limit = rlimit()
+        guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return 256 }
+        return Int(clamping: limit.rlim_cur)
+    }
+}
+
 /// Repeats a call until it is not interrupted by a signal, and turns its -1 into a typed error.
 package func retryingOnInterrupt<Value: FixedWidthInteger & SignedInteger>(
     _ operation: String,
