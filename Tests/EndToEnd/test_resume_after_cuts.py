@@ -16,17 +16,22 @@ from harness.trees import sha256_of_object, write_random_file
 MIB = 1 << 20
 SIZE = 256 * MIB
 PART = 5 * MIB
+ONE_AT_A_TIME = {"part_size": "5M", "parallel_parts": 1}
+# What Moorage does by itself; see PartLayout and the configuration's default of parallel_parts.
+USUAL_PART = 8 * MIB
+USUAL_PARALLEL_PARTS = 4
+OVERHEAD = 64 << 10  # documents that complete an upload
 
 
 class Upload:
     """A big file on its way through the proxy, with what is done to it."""
 
-    def __init__(self, server, proxy, instance, protocol, seed):
+    def __init__(self, server, proxy, instance, protocol, seed, settings):
         self.server, self.proxy, self.instance = server, proxy, instance
         self.generator = random.Random(seed)
-        instance.configure(upload_protocol=protocol, part_size="5M", parallel_parts=1)
+        instance.configure(upload_protocol=protocol, **settings)
         self.mount = instance.mount("s3://bucket")
-        self.kills = 0
+        self.kills = self.flusher_kills = 0
 
     def start(self, size):
         self.proxy.limit(up=48 * MIB)
@@ -50,6 +55,7 @@ class Upload:
         self.assert_under_way()
         self.instance.kill_flusher()
         self.kills += 1
+        self.flusher_kills += 1
         # Whatever needs the flusher starts one; a mount does so too, but need not do it at once.
         self.instance.run("flush", "--timeout", "1", check=False)
 
@@ -58,6 +64,21 @@ class Upload:
         self.mount.kill()
         self.kills += 1
         self.mount = self.mount.mount_again()
+
+    def interrupt(self, cuts):
+        """Sends the file while connections are cut and processes killed in turn."""
+        self.start(SIZE)
+        self.plan_cuts(cuts, SIZE)
+        for number, total in enumerate(sorted(self.generator.randrange(20 * MIB, SIZE - 60 * MIB) for _ in range(4))):
+            self.wait_for_total(total)
+            self.kill_flusher() if number % 2 == 0 else self.kill_mount()
+        self.finish()
+        assert self.proxy.stats()["cuts"] == cuts
+
+    def unanswered(self):
+        """How many requests with content got no answer."""
+        records = self.proxy.requests(path="/bucket/big")
+        return sum(record["client_status"] is None and record["request_bytes"] > 0 for record in records)
 
     def finish(self):
         self.instance.flush(timeout=150)
@@ -81,42 +102,50 @@ class Upload:
 def test_cuts_and_kills_during_a_big_upload_cost_little(
     server, proxy, instance, seed, protocol, loss_at_server, loss_at_client
 ):
-    upload = Upload(server, proxy, instance, protocol, seed)
+    upload = Upload(server, proxy, instance, protocol, seed, ONE_AT_A_TIME)
     cuts = scaled(20)
-    upload.start(SIZE)
-    upload.plan_cuts(cuts, SIZE)
-    for number, total in enumerate(sorted(upload.generator.randrange(20 * MIB, SIZE - 60 * MIB) for _ in range(4))):
-        upload.wait_for_total(total)
-        upload.kill_flusher() if number % 2 == 0 else upload.kill_mount()
-    upload.finish()
+    upload.interrupt(cuts)
     received, sent = upload.excess()
-    interruptions = proxy.stats()["cuts"] + upload.kills
-    assert proxy.stats()["cuts"] == cuts
-    overhead = 64 << 10  # documents that complete an upload
-    assert SIZE <= received <= SIZE + interruptions * loss_at_server + overhead
-    assert SIZE <= sent <= SIZE + interruptions * loss_at_client + overhead
+    interruptions = cuts + upload.kills
+    assert SIZE <= received <= SIZE + interruptions * loss_at_server + OVERHEAD
+    assert SIZE <= sent <= SIZE + interruptions * loss_at_client + OVERHEAD
     used = {record["kind"] for record in proxy.requests(path="/") if record["request_bytes"] > MIB}
     assert used == ({"PUT part"} if protocol == "s3-multipart" else {"PATCH append"})
+
+
+@pytest.mark.limit(240)
+def test_parts_side_by_side_are_lost_one_by_one(server, proxy, instance, seed):
+    """With the usual settings a cut costs the part on that connection, and a kill of the flusher what is in flight."""
+    upload = Upload(server, proxy, instance, "s3-multipart", seed, {})
+    cuts = scaled(20)
+    upload.interrupt(cuts)
+    received, sent = upload.excess()
+    lost = upload.unanswered()
+    print(f"{lost} requests without an answer, {upload.flusher_kills} of {upload.kills} kills of the flusher")
+    assert lost <= cuts + upload.flusher_kills * USUAL_PARALLEL_PARTS
+    for bytes_beyond in (received - SIZE, sent - SIZE):
+        assert 0 <= bytes_beyond <= lost * USUAL_PART + OVERHEAD
+        assert bytes_beyond <= (cuts + upload.kills) * USUAL_PART + OVERHEAD, "more than a part an interruption"
 
 
 @pytest.mark.limit(120)
 @pytest.mark.parametrize("protocol", ["s3-multipart", "ietf-resumable"])
 def test_an_unmounted_volume_finishes_after_the_flusher_was_killed(server, proxy, instance, seed, protocol):
-    upload = Upload(server, proxy, instance, protocol, seed)
+    upload = Upload(server, proxy, instance, protocol, seed, ONE_AT_A_TIME)
     upload.start(64 * MIB)
     upload.wait_for_total(16 * MIB)
     upload.mount.unmount()
     upload.kill_flusher()
     upload.finish()
     received, _ = upload.excess()
-    assert received <= 64 * MIB + PART + (64 << 10)
+    assert received <= 64 * MIB + PART + OVERHEAD
 
 
 @pytest.mark.limit(120)
 def test_a_slow_and_laggy_link_costs_no_byte_twice(server, proxy, instance, seed):
-    upload = Upload(server, proxy, instance, "s3-multipart", seed)
+    upload = Upload(server, proxy, instance, "s3-multipart", seed, ONE_AT_A_TIME)
     upload.start(24 * MIB)
     proxy.limit(up=6 * MIB, latency=100)
     upload.finish()
     received, _ = upload.excess()
-    assert received <= 24 * MIB + (64 << 10)
+    assert received <= 24 * MIB + OVERHEAD

@@ -261,10 +261,11 @@ struct MultipartRun {
         )
         #expect(machine.start() == [.create])
         _ = machine.handle(.created(uploadID: "u"))
-        #expect(machine.handle(.journalled).count == 2)
+        #expect(machine.handle(.journalled).count == 1)
+        #expect(machine.handle(.partUploaded(number: 1, md5: [], entityTag: "t")).count == 3)
         #expect(machine.cancel() == [])
-        #expect(machine.handle(.partFailed(number: 1, .cancelled, retryAfter: nil)) == [])
-        #expect(machine.handle(.partFailed(number: 2, .cancelled, retryAfter: nil)) == [.abort(uploadID: "u")])
+        #expect(machine.handle(.partFailed(number: 2, .cancelled, retryAfter: nil)) == [])
+        #expect(machine.handle(.partFailed(number: 3, .cancelled, retryAfter: nil)) == [.abort(uploadID: "u")])
         #expect(machine.handle(.aborted) == [.cancelled])
     }
 
@@ -290,12 +291,13 @@ struct MultipartRun {
         _ = machine.start()
         _ = machine.handle(.created(uploadID: "u"))
         _ = machine.handle(.journalled)
-        let first = machine.handle(.partFailed(number: 1, .temporary, retryAfter: 3))
+        for number in 1...2 { _ = machine.handle(.partUploaded(number: number, md5: [], entityTag: "t")) }
+        let first = machine.handle(.partFailed(number: 3, .temporary, retryAfter: 3))
         #expect(first == [.wait(TransferPause(.temporary, retryAfter: 3))])
-        #expect(machine.handle(.partFailed(number: 2, .temporary, retryAfter: nil)) == [])
+        #expect(machine.handle(.partFailed(number: 4, .temporary, retryAfter: nil)) == [])
         // What the lost answers were about is looked for once the third part is over.
         #expect(machine.handle(.waited) == [])
-        let third = machine.handle(.partUploaded(number: 3, md5: [], entityTag: "t"))
+        let third = machine.handle(.partUploaded(number: 5, md5: [], entityTag: "t"))
         #expect(third.last == .listParts(uploadID: "u"))
     }
 }

@@ -104,6 +104,7 @@ extension MultipartUploadMachine {
         let size = layout.range(number).count
         let part = MultipartState.Part(number: number, size: size, md5: digest, entityTag: tag)
         parts[number] = part
+        window.arrived()
         return [.journalPart(part)] + proceed()
     }
 
@@ -130,6 +131,7 @@ extension MultipartUploadMachine {
         let next = pause.fault.mayHaveHappened ? Resumption.list : .send
         if phase == .waiting(.send) { phase = .waiting(next) }
         guard phase == .sending else { return [] }
+        window.interrupted()
         phase = .waiting(next)
         return [.wait(pause)]
     }
@@ -148,7 +150,7 @@ extension MultipartUploadMachine {
         var actions: [Action] = []
         let layout = layout
         var number = 1
-        while running.count < parallelism, number <= layout.count {
+        while running.count < window.size, number <= layout.count {
             defer { number += 1 }
             guard parts[number] == nil, !running.contains(number) else { continue }
             running.insert(number)

@@ -95,7 +95,8 @@ package struct MultipartUploadMachine: Sendable {
     }
 
     let intent: UploadIntent
-    let parallelism: Int
+    /// How many parts may be in flight.
+    package internal(set) var window: PartWindow
     /// MD5, for the entity tag of the whole object.
     let md5: @Sendable ([UInt8]) -> [UInt8]
     var partSize: Int64
@@ -121,7 +122,7 @@ package struct MultipartUploadMachine: Sendable {
     ///   - intent: What is uploaded, and over what.
     ///   - state: What the journal holds of the upload, nil to begin one.
     ///   - partSize: Bytes of a part of a new upload, nil for the usual; raised where it would make too many parts.
-    ///   - parallelism: Parts in flight, at least 1.
+    ///   - parallelism: Parts in flight at most, at least 1.
     ///   - md5: The MD5 digest of its argument.
     package init(
         intent: UploadIntent,
@@ -130,9 +131,8 @@ package struct MultipartUploadMachine: Sendable {
         parallelism: Int,
         md5: @escaping @Sendable ([UInt8]) -> [UInt8]
     ) {
-        precondition(parallelism >= 1, "parallelism \(parallelism)")
         self.intent = intent
-        self.parallelism = parallelism
+        window = PartWindow(limit: parallelism, isResumed: state != nil)
         self.md5 = md5
         self.partSize = state?.partSize ?? PartLayout.partSize(for: intent.size, wanted: partSize)
         uploadID = state?.uploadID
