@@ -111,6 +111,15 @@ package struct VolumePlaces: Sendable, Hashable {
     package var quarantine: String { state + "/quarantine" }
     package var blocks: String { cache + "/blocks" }
 
+    /// Names this state folder of this machine to the remote, where other machines and users write too.
+    package var owner: String {
+        let machine = ["/etc/machine-id", "/proc/sys/kernel/hostname"].map { path in
+            (try? Files.read(path, limit: 256)) ?? []
+        }
+        let digest = Digest.of(Array(machine.joined()) + Array(state.utf8), .sha256)
+        return Hexadecimal.encode(Array(digest.prefix(6)))
+    }
+
     /// Makes the folders and refuses those that others own or can write to.
     package func prepare() throws(ConfigurationError) {
         for folder in [registration, state, cache] { try PrivateDirectory.prepare(folder) }

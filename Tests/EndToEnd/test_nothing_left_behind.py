@@ -6,7 +6,7 @@ import os
 import time
 
 from harness.processes import wait_until
-from harness.trees import random_bytes, sha256_of_object, write_random_file
+from harness.trees import all_keys, random_bytes, sha256_of_object, write_random_file
 
 MIB = 1 << 20
 
@@ -58,6 +58,22 @@ def test_uploads_whose_names_are_lost_are_ended_and_those_of_others_are_not(inst
         client.abort_multipart_upload(Bucket="bucket", Key=key, UploadId=upload)
 
 
+def test_scratch_objects_go_though_the_flusher_is_killed_beside_them(instance, mount, proxy, client):
+    """A rename at the remote tries a copy first; nobody sees, and nobody keeps, what that needs."""
+    client.put_object(Bucket="bucket", Key="a", Body=b"content")
+    client.put_object(Bucket="bucket", Key=".moorage-probe-another-source", Body=b"x")
+    wait_until(lambda: os.path.exists(mount / "a"), 20, "the remote file to show up")
+    held = proxy.rule("hold", method="PUT", path="/bucket/.moorage-probe", field="x-amz-copy-source")
+    os.rename(mount / "a", mount / "b")
+    held.wait()
+    assert len(all_keys(client, "bucket")) == 3, "no scratch object is there"
+    instance.kill_flusher()
+    held.remove()
+    instance.flush()
+    assert set(all_keys(client, "bucket")) == {"b", ".moorage-probe-another-source"}
+    assert os.listdir(mount.path) == ["b"]
+
+
 def test_an_upload_is_ended_though_its_file_is_gone_meanwhile(instance, proxy, client, seed):
     instance.configure(upload_protocol="s3-multipart", part_size="5M")
     mount = instance.mount("s3://bucket")
@@ -70,3 +86,18 @@ def test_an_upload_is_ended_though_its_file_is_gone_meanwhile(instance, proxy, c
     instance.flush()
     wait_for_end(client, set())
     assert client.list_objects_v2(Bucket="bucket")["KeyCount"] == 0
+
+
+def test_an_upload_that_the_server_loses_is_begun_anew_and_nothing_else_is_left(instance, proxy, client, seed):
+    instance.configure(upload_protocol="s3-multipart", part_size="5M")
+    mount = instance.mount("s3://bucket")
+    proxy.limit(up=16 * MIB)
+    digest = write_random_file(mount / "big", 24 * MIB, seed)
+    wait_until(lambda: proxy.body_bytes() > 6 * MIB, 30, "a part to arrive", 0.02)
+    assert instance.in_flight(), "nothing was in flight"
+    (lost,) = uploads(client)
+    client.abort_multipart_upload(Bucket="bucket", Key="big", UploadId=lost)
+    instance.flush()
+    assert sha256_of_object(client, "bucket", "big") == digest
+    assert uploads(client) == {}
+    assert instance.conflicts() == 0

@@ -205,6 +205,33 @@ import Testing
         #expect(try fixture.store.list(.root, recursive: true, continuation: nil).entries.count == 24)
     }
 
+    @Test func scratchObjectsOfAKilledProcessGoWithTheNextProbeAndThoseOfOthersStay() throws {
+        let fixture = try StoreFixture { $0.scratchOwner = "me" }
+        let source = try fixture.put("f", [1, 2])
+        let left = ["-source", "-target", "-folder", ""].map { ".moorage-probe-me" + $0 }
+        let others = [".moorage-probe-you-source", ".moorage-probe-me2", ".moorage-probe-source"]
+        for name in left + others { try fixture.put(name, [0x78]) }
+        func copy(to name: String) throws {
+            _ = try fixture.store.copy(
+                ObjectKey("f"),
+                sourceVersion: source,
+                to: ObjectKey(name),
+                metadata: nil,
+                condition: .none
+            )
+        }
+        try copy(to: "g")
+        for name in left {
+            #expect(cause { _ = try fixture.store.status(of: ObjectKey(name), cancellation: nil) } == .notFound)
+        }
+        for name in others {
+            #expect(try fixture.store.status(of: ObjectKey(name), cancellation: nil).version.size == 1)
+        }
+        let before = fixture.proxy.plan.records.count { $0.query.contains("prefix") }
+        try copy(to: "h")
+        #expect(fixture.proxy.plan.records.count { $0.query.contains("prefix") } == before, "once a process")
+    }
+
     @Test func damageOnTheWayIsSeen() throws {
         let fixture = try StoreFixture()
         try fixture.put("first", [1])

@@ -33,7 +33,7 @@ enum FlusherCommand {
         let policy = instance.configuration.policy
         options.largeUploads = policy.number(.parallelFiles).map(Int.init) ?? options.largeUploads
         options.partsPerFile = policy.number(.parallelParts).map(Int.init) ?? options.partsPerFile
-        let stores = VolumeStores()
+        let stores = VolumeStores(directories: instance.directories)
         return FlusherProcess.run(options: options) { volume, credentials throws(StoreError) in
             try stores.make(volume, credentials)
         }
@@ -43,7 +43,12 @@ enum FlusherCommand {
 /// Makes the stores of all volumes on one transport, which is started with the first of them: not before the
 /// flusher has directed its signals.
 private final class VolumeStores: Sendable {
+    private let directories: Directories
     private let transport = Lock<CurlTransport?>(nil)
+
+    init(directories: Directories) {
+        self.directories = directories
+    }
 
     func make(_ volume: VolumeDescription, _ credentials: HandedCredentials?) throws(StoreError) -> any ObjectStore {
         var environment = ProcessEnvironment.all()
@@ -52,7 +57,11 @@ private final class VolumeStores: Sendable {
             environment["AWS_SECRET_ACCESS_KEY"] = credentials.secretAccessKey
             environment["AWS_SESSION_TOKEN"] = credentials.sessionToken
         }
-        return try volume.store(environment: environment, transport: try sharedTransport())
+        return try volume.store(
+            environment: environment,
+            transport: try sharedTransport(),
+            scratchOwner: directories.places(of: volume).owner
+        )
     }
 
     private func sharedTransport() throws(StoreError) -> CurlTransport {

@@ -11,7 +11,13 @@ extension VolumeDescription {
     /// The remote of this volume; nothing is sent yet.
     ///
     /// `environment` may hold `AWS_*` credentials; it goes before the AWS files unless a profile is named.
-    func store(environment: [String: String], transport: CurlTransport) throws(StoreError) -> S3Store {
+    ///
+    /// `scratchOwner` is needed where something is written: see ``VolumePlaces/owner``.
+    func store(
+        environment: [String: String],
+        transport: CurlTransport,
+        scratchOwner: String? = nil
+    ) throws(StoreError) -> S3Store {
         var configuration = S3StoreConfiguration(
             endpoint: endpoint,
             region: region,
@@ -19,6 +25,7 @@ extension VolumeDescription {
             prefix: ObjectKey(prefix),
             isPathStyle: pathStyle
         )
+        configuration.scratchOwner = scratchOwner
         configuration.connectTimeout = connectTimeout
         configuration.stallTimeout = stallTimeout
         // A profile that was named says where its credentials are; and only AWS has its own machines' service.

@@ -9,11 +9,6 @@ internal import Platform
 internal import S3Wire
 
 extension S3Store {
-    /// The name of the empty object that shows whether conditions are enforced.
-    ///
-    /// It comes into being only where they are not, and is deleted at once.
-    private static let probeName = ObjectKey(".moorage-probe")
-
     /// Makes a write that must only happen under `condition`, on servers that enforce conditions and on others.
     ///
     /// `write` sends the request with the condition it is given. With `looksFirst` the condition is checked by a
@@ -120,7 +115,9 @@ extension S3Store {
 
     /// Asks for an impossible version to be replaced: a server that agrees ignores conditions.
     private func probeConditions() throws(StoreError) -> S3Conditions.Support {
-        var request = S3Request("PUT", client.fullKey(Self.probeName))
+        try clearScratch()
+        let name = client.fullKey(scratch(.condition))
+        var request = S3Request("PUT", name)
         request.fields.append("If-Match", "\"00000000000000000000000000000000\"")
         request.body = .bytes([])
         do throws(StoreError) {
@@ -133,7 +130,7 @@ extension S3Store {
             default: throw error
             }
         }
-        _ = try client.send(S3Request("DELETE", client.fullKey(Self.probeName)))
+        _ = try client.send(S3Request("DELETE", name))
         Log.notice("s3", "the server ignores conditional writes: a change made at the same moment may be lost")
         return .ignored
     }

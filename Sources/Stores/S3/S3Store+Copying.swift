@@ -9,9 +9,6 @@ internal import Platform
 internal import S3Wire
 
 extension S3Store {
-    private static let probeSource = ObjectKey(".moorage-probe-source")
-    private static let probeTarget = ObjectKey(".moorage-probe-target")
-
     package func copy(
         _ source: ObjectKey,
         sourceVersion: ObjectVersion,
@@ -70,19 +67,20 @@ extension S3Store {
     /// Tries a copy on scratch objects, once: a server that does not know it would take the request for a plain
     /// write and empty the target.
     private func probeCopy() throws(StoreError) -> Bool {
-        var request = S3Request("PUT", client.fullKey(Self.probeSource))
+        let (source, target) = (scratch(.source), scratch(.target))
+        var request = S3Request("PUT", client.fullKey(source))
         request.body = .bytes([0x78])
         _ = try client.send(request)
         var isSupported = false
         do throws(StoreError) {
-            _ = try sendCopy(Self.probeSource, nil, to: Self.probeTarget, nil, .none)
-            isSupported = try status(of: Self.probeTarget, cancellation: nil).version.size == 1
+            _ = try sendCopy(source, nil, to: target, nil, .none)
+            isSupported = try status(of: target, cancellation: nil).version.size == 1
         } catch {
             guard error.cause == .unsupported || error.cause == .rejected || error.cause == .notFound else {
                 throw error
             }
         }
-        for key in [Self.probeSource, Self.probeTarget] { try delete(key, condition: .none) }
+        for key in [source, target] { try delete(key, condition: .none) }
         return isSupported
     }
 }

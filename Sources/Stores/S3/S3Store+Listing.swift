@@ -79,7 +79,7 @@ extension S3Store {
         var page = ListingPage(entries: [], folders: [], next: nil)
         for entry in result.entries where entry.key.bytes.starts(with: prefix.bytes) {
             let key = ObjectKey(bytes: Array(entry.key.bytes.dropFirst(base)))
-            if key.isRoot || isProbe(key) { continue }
+            if key.isRoot || ScratchObject.includes(key) { continue }
             let version = ObjectVersion(
                 entityTag: entry.entityTag.flatMap { EntityTag(fieldValue: $0) },
                 size: entry.size,
@@ -91,7 +91,7 @@ extension S3Store {
         where folder.bytes.starts(with: prefix.bytes) && folder.bytes.count > prefix.bytes.count {
             var bytes = Array(folder.bytes.dropFirst(base))
             if bytes.last == 0x2F { bytes.removeLast() }
-            if isProbe(ObjectKey(bytes: bytes)) { continue }
+            if ScratchObject.includes(ObjectKey(bytes: bytes)) { continue }
             page.folders.append(ObjectKey(bytes: bytes))
         }
         if let next = result.next {
@@ -99,13 +99,4 @@ extension S3Store {
         }
         return page
     }
-
-    /// Whether a key belongs to a scratch object that shows what the server can do.
-    ///
-    /// Each is deleted at once; one that a killed process left is no file of the user's, and goes with the next probe.
-    private func isProbe(_ key: ObjectKey) -> Bool {
-        key.bytes.starts(with: Self.probePrefix)
-    }
-
-    private static let probePrefix = Array(".moorage-probe".utf8)
 }

@@ -61,7 +61,7 @@ extension S3Store {
     ///
     /// rclone makes a file of it, which then keeps every object of the folder from being written.
     private func probeFolderMarkers() throws(StoreError) -> Bool {
-        let name = ObjectKey(".moorage-probe-folder")
+        let name = scratch(.folder)
         let marker = ObjectKey(bytes: name.bytes + [0x2F])
         var request = S3Request("PUT", client.fullKey(marker))
         request.body = .bytes([])

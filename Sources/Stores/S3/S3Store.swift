@@ -20,6 +20,8 @@ package final class S3Store: ObjectStore {
     let conditions = Monitor(S3Conditions())
     /// The capabilities that are being found out on scratch objects just now.
     private let probing = Monitor(Set<WritableKeyPath<StoreCapabilities, Bool?>>())
+    /// Whether scratch objects of an earlier process are cleared away.
+    let clearing = Monitor(Clearing.needed)
     /// Whether the server understands ListObjectsV2.
     let listsVersion2 = Atomic(true)
     /// Whether an entity tag was seen that is the MD5 of what was sent.
@@ -52,6 +54,7 @@ package final class S3Store: ObjectStore {
             } ?? nil
         if let known { return known }
         defer { _ = probing.update { $0.remove(capability) } }
+        try clearScratch()
         let isCapable = try probe()
         learn { $0[keyPath: capability] = isCapable }
         return isCapable

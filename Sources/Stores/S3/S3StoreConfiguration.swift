@@ -22,6 +22,8 @@ package struct S3StoreConfiguration: Sendable {
     package var uploadRetryTime: Double = 60
     /// How long the server may work on completing an upload or on a copy.
     package var completionTimeout: Double = 600
+    /// Whose scratch objects are: letters and digits that nobody else uses at this remote; nil for anybody's.
+    package var scratchOwner: String?
 
     package init(
         endpoint: String?,
