@@ -61,7 +61,7 @@ final class FlusherFixture: Sendable {
             let code = FlusherProcess.run(options: options) { _, _ in store }
             status.update { $0 = code }
         }
-        for _ in 0..<500 {
+        for _ in 0..<3000 {
             if let client = try? ControlClient(connectingTo: directories.controlSocket, program: "test") {
                 return client
             }

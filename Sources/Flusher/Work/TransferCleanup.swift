@@ -99,13 +99,34 @@ struct TransferCleanup {
         }
     }
 
+    /// Aborts an upload until no part of it is left: one that was on its way at the first abort may arrive after it.
     private func abortMultipart(_ key: ObjectKey, _ upload: String) throws(WorkFailure) {
+        for _ in 0..<Self.abortLimit {
+            let wasGone = try isGone { () throws(WorkFailure) in
+                try work.remote { (store) throws(StoreError) in try store.abortMultipartUpload(key, uploadID: upload) }
+            }
+            if wasGone { return }
+            var parts: [UploadedPart] = []
+            let isOver = try isGone { () throws(WorkFailure) in
+                parts = try work.remote { (store) throws(StoreError) in try store.listParts(key, uploadID: upload) }
+            }
+            if isOver || parts.isEmpty { return }
+        }
+        throw .store(StoreError(.temporary, "an upload still has parts after it was aborted"))
+    }
+
+    private static let abortLimit = 3
+
+    /// Whether a request failed because its upload is not there.
+    private func isGone(_ request: () throws(WorkFailure) -> Void) throws(WorkFailure) -> Bool {
         do throws(WorkFailure) {
-            try work.remote { (store) throws(StoreError) in try store.abortMultipartUpload(key, uploadID: upload) }
+            try request()
+            return false
         } catch {
             guard case .store(let cause) = error, cause.cause == .noSuchUpload || cause.cause == .notFound else {
                 throw error
             }
+            return true
         }
     }
 
