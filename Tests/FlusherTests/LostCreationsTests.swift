@@ -14,12 +14,23 @@ import Testing
         UploadInProgress(uploadID: id, initiated: at(seconds), initiator: initiator)
     }
 
-    private func lost(_ doubts: (began: Int64, doubted: Int64?)...) -> LostCreations {
+    private func lost(_ doubts: (began: Int64, doubted: Int64?)..., lateness: Double = 0) -> LostCreations {
         LostCreations(
             doubts.enumerated().map { index, doubt in
                 .init(id: Int64(index + 1), began: at(doubt.began), doubted: doubt.doubted.map(at))
-            }
+            },
+            lateness: lateness
         )
+    }
+
+    @Test func whatIsCarriedOutUnusuallyLateIsGivenMoreTime() {
+        let lost = lost((100, 103), lateness: 120)
+        let listed = [upload("late", 200), upload("later", 224)]
+        #expect(lost.candidates(listed, known: []).map(\.uploadID) == ["late"])
+        #expect(lost.verdict([listed[0]], now: at(239)) == LostCreations.Verdict())
+        #expect(lost.verdict([listed[0]], now: at(240)).aborts == [.init(upload: "late", doubt: 1)])
+        #expect(lost.verdict([], now: at(103 + 169)).settled.isEmpty)
+        #expect(lost.verdict([], now: at(103 + 170)).settled == [1])
     }
 
     @Test func onlyWhatWasBegunWhileWeAskedMayBeOurs() {
@@ -76,7 +87,7 @@ import Testing
         #expect(lost.pause(now: at(110), last: nil) == 0)
         #expect(lost.pause(now: at(110), last: at(110)) == 8)
         #expect(lost.pause(now: at(118), last: at(110)) == 0)
-        #expect(lost.pause(now: at(200), last: at(200)) == 203)
+        #expect(lost.pause(now: at(200), last: at(200)) == 83)
         #expect(lost.pause(now: at(5000), last: nil) == 0)
         #expect(lost.pause(now: at(5000), last: at(5000)) == 60)
     }

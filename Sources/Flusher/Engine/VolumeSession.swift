@@ -157,5 +157,5 @@ extension VolumeDescription {
     ///
     /// The kernel drops what a dead process left in a socket when nothing is acknowledged for a minute, as the transport
     /// asks it to; servers and the proxies before them give up a request that stands still after about another.
-    fileprivate var lateness: Double { lateRequests ?? 120 }
+    var lateness: Double { lateRequests ?? 120 }
 }

@@ -57,7 +57,8 @@ struct LeftoverSweep {
 
     /// Looks for the uploads to one key if it is time; returns the seconds until the next look, nil for none.
     private func search(_ key: ObjectKey, _ leftovers: [Leftover]) throws(WorkFailure) -> Double? {
-        let lost = LostCreations(leftovers.map { .init(id: $0.id, began: $0.beganAt, doubted: $0.doubtedAt) })
+        let doubts = leftovers.map { LostCreations.Doubt(id: $0.id, began: $0.beganAt, doubted: $0.doubtedAt) }
+        let lost = LostCreations(doubts, lateness: work.session.description.lateness)
         do throws(WorkFailure) {
             let now = try work.remote { (store) throws(StoreError) in try store.serverTime() }
             let pause = lost.pause(now: now, last: work.session.lastLook(at: key))

@@ -28,9 +28,9 @@ package struct LostCreations: Sendable {
         /// When the server may have carried it out: also a while after the connection was lost.
         ///
         /// Listings are exact to the second, and so is the server's time as we know it.
-        fileprivate func covers(_ time: Timestamp) -> Bool {
+        fileprivate func covers(_ time: Timestamp, lateness: Double) -> Bool {
             let end = doubted ?? began.advanced(bySeconds: LostCreations.patience)
-            return time.seconds >= began.seconds - 2 && time <= end.advanced(bySeconds: LostCreations.lateness)
+            return time.seconds >= began.seconds - 2 && time <= end.advanced(bySeconds: lateness)
         }
 
         fileprivate func age(_ now: Timestamp) -> Double { seconds(from: doubted ?? began, to: now) }
@@ -60,20 +60,23 @@ package struct LostCreations: Sendable {
 
     /// How long a request goes without an answer at most, in seconds.
     fileprivate static let patience = 10.0
-    /// How long after we gave up a request may still be carried out, in seconds.
-    fileprivate static let lateness = 10.0
-    /// How old an upload is before its lack of parts means anything, in seconds.
-    package static let grace = 5.0
+    /// How long after we gave up a request is usually carried out, if at all, in seconds.
+    private static let usualLateness = 10.0
+    /// How old an upload is before its lack of parts means anything, in seconds; where it is an unusually late one.
+    private static let grace = (usual: 5.0, late: 40.0)
     /// When to look, in seconds after the doubt; once more at any time after the last.
-    private static let looks = [7.0, 15, 60, 300, 900]
+    private static let looks = [7.0, 15, 60, 180, 300, 900]
     /// From this age on no upload means that there never was one.
-    private static let absence = 60.0
+    private var absence: Double { max(60, lateness + 50) }
 
     /// Oldest first.
     package let doubts: [Doubt]
+    /// How long after we gave up a request may be carried out, in seconds, at least the usual time.
+    package let lateness: Double
 
-    package init(_ doubts: [Doubt]) {
+    package init(_ doubts: [Doubt], lateness: Double) {
         self.doubts = doubts
+        self.lateness = max(Self.usualLateness, lateness)
     }
 
     /// Seconds until the next look, 0 when one is due; `last` is when the remote was looked at before.
@@ -93,25 +96,34 @@ package struct LostCreations: Sendable {
         return listed.filter { upload in
             guard !known.contains(upload.uploadID), let time = upload.initiated else { return false }
             if let initiator = upload.initiator, !ourselves.isEmpty, !ourselves.contains(initiator) { return false }
-            return doubts.contains { $0.covers(time) }
+            return doubts.contains { $0.covers(time, lateness: lateness) }
         }
+    }
+
+    /// Whether an upload without parts would have got one if it were somebody's who knows its name.
+    private func isRipe(_ upload: UploadInProgress, _ now: Timestamp) -> Bool {
+        guard let time = upload.initiated else { return false }
+        let isUsual = doubts.contains { $0.covers(time, lateness: Self.usualLateness) }
+        return seconds(from: time, to: now) >= (isUsual ? Self.grace.usual : Self.grace.late)
     }
 
     /// Judges the candidates that have no parts.
     package func verdict(_ empty: [UploadInProgress], now: Timestamp) -> Verdict {
         var verdict = Verdict()
-        let isRipe = empty.allSatisfy { seconds(from: $0.initiated ?? now, to: now) >= Self.grace }
+        let isRipe = empty.allSatisfy { self.isRipe($0, now) }
         verdict.isAmbiguous = empty.count > doubts.count
         var open = doubts
         if isRipe, !verdict.isAmbiguous {
             for upload in empty {
-                guard let time = upload.initiated, let index = open.firstIndex(where: { $0.covers(time) }) else {
+                guard let time = upload.initiated,
+                    let index = open.firstIndex(where: { $0.covers(time, lateness: lateness) })
+                else {
                     continue
                 }
                 verdict.aborts.append(.init(upload: upload.uploadID, doubt: open.remove(at: index).id))
             }
         }
-        let limit = empty.isEmpty || verdict.aborts.count == empty.count ? Self.absence : Self.looks.last ?? 0
+        let limit = empty.isEmpty || verdict.aborts.count == empty.count ? absence : Self.looks.last ?? 0
         verdict.settled = open.filter { $0.age(now) >= limit }.map(\.id)
         return verdict
     }
