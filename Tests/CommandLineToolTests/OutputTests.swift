@@ -79,6 +79,8 @@ import Testing
 
     @Test func controlCharactersOfRemoteNamesAreRemoved() {
         #expect(Console.oneLine("a\u{1B}[31m\nb") == "a [31m b")
+        // The one-character form of the same beginning.
+        #expect(Console.oneLine("a\u{9B}31mb\u{7F}") == "a 31mb ")
     }
 }
 

@@ -39,7 +39,7 @@ enum Console {
     static func oneLine(_ text: String) -> String {
         var scalars = String.UnicodeScalarView()
         for scalar in text.unicodeScalars {
-            scalars.append(scalar.value < 0x20 || scalar.value == 0x7F ? " " : scalar)
+            scalars.append(scalar.properties.generalCategory == .control ? " " : scalar)
         }
         return String(scalars)
     }

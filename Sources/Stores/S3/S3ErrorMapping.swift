@@ -27,7 +27,7 @@ enum S3ErrorMapping {
 
     /// What a server said, fit for a log: no control characters, not endless.
     private static func oneLine(_ text: String) -> String {
-        let printable = text.unicodeScalars.prefix(300).map { $0.value < 0x20 || $0.value == 0x7F ? " " : $0 }
+        let printable = text.unicodeScalars.prefix(300).map { $0.properties.generalCategory == .control ? " " : $0 }
         return trimmingOptionalWhitespace(String(String.UnicodeScalarView(printable)))
     }
 
