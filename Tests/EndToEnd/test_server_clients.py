@@ -4,6 +4,7 @@
 
 import base64
 import concurrent.futures
+import email.utils
 import hashlib
 import os
 import random
@@ -449,6 +450,18 @@ def test_wrong_keys_are_refused(server):
     with pytest.raises(urllib.error.HTTPError) as error:
         urllib.request.urlopen(server.url + "/bucket/key")
     assert error.value.code == 403 and b"AccessDenied" in error.value.read()
+
+
+def test_the_time_of_a_signature_may_be_the_date(server):
+    client = s3_client(server.url)
+
+    def add(params, **_):
+        # A Date that is there makes botocore sign with it, in the form of mail.
+        params["headers"]["Date"] = email.utils.formatdate(usegmt=True)
+
+    client.meta.events.register("before-call.s3.PutObject", add)
+    put(client, "key")
+    assert get(client, "key") == b"content"
 
 
 def test_presigned_links(server):

@@ -113,7 +113,7 @@ extension HTTPRequestHead {
     }
 
     private static func expectsContinue(_ fields: HTTPFields) throws(HTTPParseError) -> Bool {
-        guard let expectation = fields["Expect"] else { return false }
+        guard let expectation = fields["Expect"], !expectation.isEmpty else { return false }
         guard HTTPFields.equal(expectation, "100-continue") else { throw HTTPParseError(417, "unknown expectation") }
         return true
     }

@@ -80,8 +80,8 @@ package struct SignatureClaim: Hashable, Sendable {
         guard let credential = parts["Credential"], let headers = parts["SignedHeaders"],
             let signature = parts["Signature"]
         else { throw .malformedAuthorization("Credential, SignedHeaders and Signature are required") }
-        let timestamp = fields["x-amz-date"] ?? fields.date.map { SigningScope.format($0) }
-        guard let timestamp, let time = SigningScope.parse(timestamp) else { throw .missingDate }
+        guard let time = Self.time(of: fields) else { throw .missingDate }
+        let timestamp = SigningScope.format(time)
         guard let identity = Self.split(credential, timestamp) else {
             throw .malformedAuthorization("the Credential is malformed or of another date")
         }
@@ -113,6 +113,14 @@ package struct SignatureClaim: Hashable, Sendable {
         signedHeaders = headers.split(separator: ";").map { $0.lowercased() }
         self.signature = signature
         self.expires = expires
+    }
+
+    /// The time of a request: x-amz-date, else Date; nil when it cannot be read.
+    private static func time(of fields: HTTPFields) -> Timestamp? {
+        if let text = fields["x-amz-date"] { return SigningScope.parse(text) }
+        // Python's clients write the zone of mail (RFC 5322, section 3.3).
+        guard let text = fields["date"], ["-0000", "+0000"].contains(text.suffix(5)) else { return fields.date }
+        return HTTPDate.parse(text.dropLast(5) + "GMT")
     }
 
     /// Splits `key/date/region/service/aws4_request`; the key itself may hold slashes.
