@@ -118,7 +118,7 @@ extension FileSystem {
     /// new to be had for this inode.
     func reload(_ inode: Inode) throws(FileError) -> Bool {
         let isQuiet = inode.state.withLock { $0.revision == $0.recorded && !$0.isDetached }
-        guard isQuiet else { return false }
+        guard isQuiet else { return try reloadBelow(inode) }
         return try namespace.shared { () throws(FileError) in
             guard let path = table.path(of: inode.number) else { return false }
             switch try presence(path) {
@@ -133,6 +133,28 @@ extension FileSystem {
                 guard let version = entry.version, inode.follows(entry, attributes, path) else { return false }
                 return inode.replace(.remote(path, version), isWritable: false)
             }
+        }
+    }
+
+    /// Looks anew at what shows where a file that is being changed has no bytes of its own; false when that is not to
+    /// be had.
+    ///
+    /// The upload of an older content replaces the remote version that was below it, while the file is written on.
+    private func reloadBelow(_ inode: Inode) throws(FileError) -> Bool {
+        let top = inode.state.withLock { $0.isDetached ? nil : $0.content.generation }
+        guard let top, let generation = try translating({ try journal.generation(top) }) else { return false }
+        let below: FileContent.Below
+        switch generation.underlay {
+        case .none: return false
+        case .remote(let key, let version): below = .remote(key, version)
+        case .generation(let older):
+            guard let content = try content(of: older) else { return false }
+            below = .content(content)
+        }
+        return inode.state.withLock { state in
+            guard state.content.generation == top else { return false }
+            state.content.below = below
+            return true
         }
     }
 }

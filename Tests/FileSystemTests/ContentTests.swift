@@ -165,6 +165,26 @@ import Testing
         #expect(base.entityTag == EntityTag(opaque: "t1"))
     }
 
+    @Test func aFileThatIsUploadedWhileItIsChangedOnCanBeRead() throws {
+        let volume = try Volume()
+        var content = [UInt8](repeating: 1, count: 200_000)
+        volume.store.set("a", content)
+        let first = try volume.open("a", write: true)
+        try volume.write(first, [2], at: 0)
+        try volume.close(first)
+        content[0] = 2
+        let handle = try volume.open("a", write: true)
+        try volume.upload(try #require(try volume.journal.node(at: ObjectKey("a"))), content) {
+            try volume.write(handle, [3], at: 1)
+        }
+        // The version whose bytes show where nothing was written is no more; the upload has the same bytes.
+        try volume.write(handle, [4], at: 2)
+        #expect(try volume.read(handle, ByteRange(100_000, 200_000)) == [UInt8](repeating: 1, count: 100_000))
+        #expect(try volume.read(handle, ByteRange(0, 4)) == [2, 3, 4, 1])
+        try volume.close(handle)
+        #expect(try volume.content("a") == [2, 3, 4] + content[3...])
+    }
+
     @Test func aFileThatIsUploadedThenMovedWithItsFolderCanBeWrittenOn() throws {
         let volume = try Volume()
         try volume.makeFolder("d")

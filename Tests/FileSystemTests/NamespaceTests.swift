@@ -144,11 +144,14 @@ import Testing
 
 extension Volume {
     /// Ends a row as the flusher does after its upload: the catalog first, then the journal.
-    func upload(_ node: JournalNode, _ content: [UInt8]) throws {
-        let version = store.set(node.path.string, content, mode: node.attributes.mode)
+    ///
+    /// `meanwhile` happens after it has begun.
+    func upload(_ node: JournalNode, _ content: [UInt8], meanwhile: () throws -> Void = {}) throws {
         let generation = try #require(node.generation)
         try journal.synchronizeSealed()
         let transfer = try #require(try journal.beginTransfer(of: node, method: .put))
+        try meanwhile()
+        let version = store.set(node.path.string, content, mode: node.attributes.mode)
         try journal.markCommitting(transfer.id, expectedTag: nil)
         try catalog.committed(
             node.path,
