@@ -163,7 +163,12 @@ extension FileSystem {
                 case .symbolicLink: state.target.map { Int64($0.bytes.count) } ?? state.content.map.size
                 case .directory: Int64(0)
                 }
-            return InodeStatus(number: inode.number, attributes: state.attributes, size: size)
+            return InodeStatus(
+                number: inode.number,
+                attributes: state.attributes,
+                size: size,
+                isRemoved: state.isDetached
+            )
         }
     }
 }

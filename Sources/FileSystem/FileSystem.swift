@@ -157,6 +157,8 @@ package struct InodeStatus: Hashable, Sendable {
     package var attributes: FileAttributes
     /// In bytes.
     package var size: Int64
+    /// It has no name any more, and lives only while it is open.
+    package var isRemoved: Bool
 }
 
 /// The room there is: a bucket has no bounds, so it is what the local disk can still stage.

@@ -103,7 +103,7 @@ extension InodeStatus {
         var result = Glibc.stat()
         result.st_ino = UInt(number)
         result.st_mode = attributes.mode
-        result.st_nlink = 1
+        result.st_nlink = isRemoved ? 0 : 1
         result.st_uid = attributes.uid
         result.st_gid = attributes.gid
         result.st_size = Int(size)

@@ -79,6 +79,25 @@ import Testing
         #expect(try fixture.paths().isEmpty)
     }
 
+    @Test func whatComesBackWhileItsDeletionIsUnderWayIsSentAgain() throws {
+        let link = RemoteState.file(fixture.old, .link, target: "text")
+        try journal.rename(from: "a", to: "b", sourceRemote: link, targetRemote: .absent)
+        let tombstone = try fixture.row("a")
+        let request = try #require(try journal.noteRequest(for: tombstone, "a", .deletion))
+        #expect(try journal.rename(from: "b", to: "a", sourceRemote: .absent, targetRemote: link) != nil)
+        try journal.completeObjectRemoval(at: "a", request: request)
+        let row = try fixture.row("a")
+        #expect(row.kind == .symbolicLink && row.target == "text" && row.base == .absent)
+    }
+
+    @Test func noDeletionIsSentForATombstoneThatIsNoMore() throws {
+        let link = RemoteState.file(fixture.old, .link, target: "text")
+        try journal.rename(from: "a", to: "b", sourceRemote: link, targetRemote: .absent)
+        let tombstone = try fixture.row("a")
+        #expect(try journal.rename(from: "b", to: "a", sourceRemote: .absent, targetRemote: link) == nil)
+        #expect(try journal.noteRequest(for: tombstone, "a", .deletion) == nil)
+    }
+
     @Test func changedAttributesKeepARenamedFileFromBeingClean() throws {
         try journal.rename(from: "a", to: "b", sourceRemote: remoteFile, targetRemote: .absent)
         try journal.setAttributes(at: "b", remote: .absent, AttributeChanges(permissions: 0o600))

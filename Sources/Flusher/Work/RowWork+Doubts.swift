@@ -15,8 +15,17 @@ internal import Platform
 extension RowWork {
     // MARK: requests of which only their note tells
 
-    func note(_ key: ObjectKey, _ kind: DoubtKind, tag: String? = nil) throws(WorkFailure) -> DoubtID {
-        try journal { (journal) throws(JournalError) in try journal.noteRequest(key, kind, tag: tag) }
+    func note(
+        _ node: JournalNode,
+        _ key: ObjectKey,
+        _ kind: DoubtKind,
+        tag: String? = nil
+    ) throws(WorkFailure) -> DoubtID {
+        let request = try journal { (journal) throws(JournalError) in
+            try journal.noteRequest(for: node, key, kind, tag: tag)
+        }
+        guard let request else { throw .changed }
+        return request
     }
 
     /// Sends a request that was noted; its success is the caller's to note, with what it brought about.

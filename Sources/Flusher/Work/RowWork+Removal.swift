@@ -19,7 +19,7 @@ extension RowWork {
 
     /// Deletes the object unless it changed; false when it did, and the row gave way.
     private func deleteObject(_ node: JournalNode, _ version: ObjectVersion) throws(WorkFailure) -> Bool {
-        let request = try note(node.path, .deletion)
+        let request = try note(node, node.path, .deletion)
         do throws(WorkFailure) {
             try noted(request) { (store) throws(StoreError) in
                 try store.delete(node.path, condition: .version(version))
@@ -59,7 +59,7 @@ extension RowWork {
 
     /// Deletes the marker of a folder whose place something else takes, or nothing.
     func removeMarker(_ node: JournalNode) throws(WorkFailure) {
-        let request = try note(node.path.marker, .deletion)
+        let request = try note(node, node.path.marker, .deletion)
         do throws(WorkFailure) {
             try noted(request) { (store) throws(StoreError) in try store.delete(node.path.marker, condition: .none) }
         } catch {
@@ -79,7 +79,7 @@ extension RowWork {
         guard let row = try journal({ (journal) throws(JournalError) in try journal.beginDirectory(node.id) }) else {
             throw .changed
         }
-        let request = try note(row.path.marker, .write, tag: CopyMark(row.attributes, size: 0).text)
+        let request = try note(row, row.path.marker, .write, tag: CopyMark(row.attributes, size: 0).text)
         try putMarker(row, request)
         session.catalog.committedDirectory(row.path, attributes: row.attributes)
         _ = try journal { (journal) throws(JournalError) in try journal.completeDirectory(row, request: request) }

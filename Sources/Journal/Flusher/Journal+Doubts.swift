@@ -6,14 +6,18 @@ internal import Database
 
 extension Journal {
     /// Notes, before it goes out, a request of which nothing else in the journal tells: a deletion, a folder's marker.
+    ///
+    /// nil when `node`, the row that asks for it, was replaced since it was read.
     package func noteRequest(
+        for node: JournalNode,
         _ key: ObjectKey,
         _ kind: DoubtKind,
         tag: String? = nil,
         size: Int64 = 0
-    ) throws(JournalError) -> DoubtID {
+    ) throws(JournalError) -> DoubtID? {
         try write { tables throws(JournalError) in
-            try tables.insertDoubt(key, kind, tag: tag, size: size, endsAt: nil)
+            guard let row = try tables.node(node.id), row.path == node.path, row.kind == node.kind else { return nil }
+            return try tables.insertDoubt(key, kind, tag: tag, size: size, endsAt: nil)
         }
     }
 

@@ -142,6 +142,8 @@ extension Tables {
         guard case .version(let base) = node.base, Self.hasContent(of: base, node, remote) else { return false }
         guard Self.hasAttributes(of: base, node, remote) else { return false }
         if try isTransferRunning(at: node.path) { return false }
+        // What the remote has may be on its way out: a deletion that was sent cannot be called back.
+        if try isDeletionSent(at: node.path) { return false }
         try delete(node)
         return true
     }

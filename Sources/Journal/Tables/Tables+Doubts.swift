@@ -54,4 +54,9 @@ extension Tables {
             [.key(path), .key(path.marker)]
         )
     }
+
+    /// Whether a deletion of the object at a path was sent and not answered yet.
+    func isDeletionSent(at path: ObjectKey) throws(JournalError) -> Bool {
+        try connection.exists("SELECT 1 FROM doubt WHERE kind = 1 AND key = ?", [.key(path)])
+    }
 }
