@@ -146,6 +146,10 @@ extension Engine {
     func force(_ nodes: [JournalNode], _ session: VolumeSession) {
         state.update { state in
             for node in nodes {
+                // A row made a moment ago, such as a conflict copy, may not have been taken in yet.
+                if state.scheduler.row(RowID(volume: session.id, node: node.id.value)) == nil {
+                    _ = state.take(node, of: session.id)
+                }
                 state.scheduler.force(RowID(volume: session.id, node: node.id.value), now: .now())
             }
             state.volumes[session.id]?.probeSoonIfWaiting(monotonicSeconds())

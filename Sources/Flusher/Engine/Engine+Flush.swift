@@ -78,10 +78,10 @@ extension Engine {
 
     private func look(at share: inout Share, _ selection: UploadSelection) {
         do throws(JournalError) {
-            let known = Set(share.remaining.map(\.id))
+            let known = Dictionary(share.remaining.map { ($0.id, $0.path) }) { first, _ in first }
             share.remaining = try unsettled(share.session, share.sequence, selection)
-            // What turned up later under the same call, such as a conflict copy, is hurried too.
-            let fresh = share.remaining.filter { !known.contains($0.id) }
+            // What turned up later under the same call is hurried too, also a row that became a conflict copy.
+            let fresh = share.remaining.filter { known[$0.id] != $0.path }
             if !fresh.isEmpty { force(fresh, share.session) }
         } catch {
             Log.warning("flusher", "\(share.session.id): \(error)")
