@@ -116,12 +116,13 @@ extension VolumeDescription {
         }
     }
 
-    /// Writes `volume.json` atomically (mode 0600).
+    /// Writes `volume.json` atomically (mode 0600); the caller holds the mount lock.
     package func save(to path: String) throws(ConfigurationError) {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
         do {
             let bytes = [UInt8](try encoder.encode(self)) + [0x0A]
+            try Files.removeAbandoned(of: path)
             try Files.writeAtomically(path, bytes)
         } catch let error as SystemError {
             throw ConfigurationError(path, error.description)

@@ -97,6 +97,15 @@ package enum Files {
         try rename(temporary, to: path, durable: true)
     }
 
+    /// Deletes what writers of `path` left that were killed in ``writeAtomically(_:_:mode:)``; nobody may be in one now.
+    package static func removeAbandoned(of path: String) throws(SystemError) {
+        let folder = parent(of: path)
+        let prefix = Array(path.utf8.dropFirst(folder.utf8.count + 1)) + [0x2E]
+        for name in try names(in: folder) where name.bytes.starts(with: prefix) && name.bytes.last == 0x7E {
+            try removeIfPresent("\(folder)/\(name.string)")
+        }
+    }
+
     /// The free space a user may take on the disk that holds `path`, in bytes (statvfs(3)).
     package static func freeSpace(at path: String) throws(SystemError) -> Int64 {
         var status = statvfs()
