@@ -26,6 +26,20 @@ import Testing
         #expect(try journal.releaseGenerations().isEmpty)
     }
 
+    /// A process that is killed after the release of a generation leaves its file.
+    @Test func filesOfNoGenerationAreRemovedAndAllOthersKept() throws {
+        try fixture.save("a")
+        let open = try #require(try fixture.write("b").0.generation)
+        let transfer = try fixture.begin("a")
+        #expect(try journal.removeOrphans() == 0)
+        _ = try journal.completeTransfer(transfer.id, version: fixture.new)
+        #expect(try journal.removeOrphans() == 0, "what is not released is still needed")
+        let released = try journal.releaseGenerations()
+        #expect(try journal.removeOrphans() == 1)
+        #expect(try FileStatus.of(journal.stagingPath(try #require(released.first).id)) == nil)
+        #expect(try FileStatus.of(journal.stagingPath(open.id)) != nil)
+    }
+
     @Test func newAttributesBecomeACopyOntoItself() throws {
         let node = try fixture.save("a")
         let transfer = try fixture.begin("a")

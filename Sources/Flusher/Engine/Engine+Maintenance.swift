@@ -17,11 +17,15 @@ extension Engine {
             _ = state.wait(timeout: 1) { state in
                 state.isStopping || state.maintainAt <= monotonicSeconds() ? true : nil
             }
-            state.inspect { $0.maintainAt = monotonicSeconds() + 5 }
+            state.inspect { state in
+                let isSpaceAwaited = state.volumes.values.contains { !$0.facts.hasDiskSpace.value }
+                state.maintainAt = monotonicSeconds() + (isSpaceAwaited ? 1 : 5)
+            }
             for session in state.inspect({ $0.volumes.values.map(\.session) }) where !isStopping {
                 state.inspect { $0.maintained = session.id }
                 defer { state.inspect { $0.maintained = nil } }
                 release(session)
+                removeOrphans(session)
                 if state.inspect({ $0.volumes[session.id]?.facts.isOpen ?? false }) { cleanUp(session) }
                 sweep(session)
                 forgetDoubts(session)
@@ -76,7 +80,19 @@ extension Engine {
         do throws(SystemError) {
             try session.journal.removeStaging(generation)
         } catch {
-            Log.warning("flusher", "a file of finished content stays: \(error)")
+            Log.warning("flusher", "a file of finished content stays for now: \(error)")
+            state.inspect { $0.volumes[session.id]?.mayHaveOrphans = true }
+        }
+    }
+
+    /// Deletes the files that an earlier flusher was about to delete when it was killed.
+    private func removeOrphans(_ session: VolumeSession) {
+        guard state.inspect({ $0.volumes[session.id]?.mayHaveOrphans ?? false }) else { return }
+        do throws(JournalError) {
+            try session.journal.removeOrphans()
+            state.inspect { $0.volumes[session.id]?.mayHaveOrphans = false }
+        } catch {
+            Log.warning("flusher", "\(session.description.remote): files of finished content stay for now: \(error)")
         }
     }
 
@@ -169,8 +185,11 @@ extension Engine {
     }
 
     private func checkDisk(_ session: VolumeSession) {
-        guard state.inspect({ $0.volumes[session.id]?.facts.hasDiskSpace.value == false }),
-            let free = try? Files.freeSpace(at: session.places.state), free > 256 << 20
+        let waiting = state.inspect { state in
+            state.volumes[session.id].flatMap { $0.facts.hasDiskSpace.value ? nil : $0.space }
+        }
+        guard let waiting, let free = try? Files.freeSpace(at: session.places.state),
+            waiting.isOver(free: free, at: monotonicSeconds())
         else { return }
         observe(session.id) { volume, now in volume.facts.hasDiskSpace.observe(true, source: "statvfs", at: now) }
     }

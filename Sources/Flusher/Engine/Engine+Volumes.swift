@@ -231,7 +231,11 @@ extension Engine.State {
         let now = Timestamp.now()
         // Another thread may have read, and taken in, a newer state of the row meanwhile.
         if let known = scheduler.row(id), known.sequence > node.sequence { return nil }
-        if let row = ScheduledRow(node, of: volume) {
+        if var row = ScheduledRow(node, of: volume) {
+            if lackingSpace.contains(id) {
+                row.facts.needsDiskSpace = true
+                row.facts.nextAttempt = nil
+            }
             scheduler.update(row, now: now)
         } else if !scheduler.isRunning(id) {
             scheduler.remove(id, now: now)
@@ -269,7 +273,7 @@ extension ScheduledRow {
         facts.isPaused = node.schedule.isPaused
         facts.notBefore = node.schedule.notBefore
         facts.nextAttempt = node.schedule.nextAttempt
-        if case .remote = node.generation?.underlay { facts.needsDiskSpace = !isCopy }
+        facts.needsDiskSpace = !isCopy && node.generation?.underlay ?? .none != .none
         self.init(
             id: RowID(volume: volume, node: node.id.value),
             sequence: node.sequence,

@@ -60,7 +60,11 @@ extension Engine {
     private func conclude(_ row: RowID, _ session: VolumeSession, _ outcome: WorkOutcome) {
         switch outcome {
         case .progress:
-            observe(row.volume) { volume, now in volume.succeeded(now) }
+            let hadLacked = state.inspect { $0.lackingSpace.remove(row) != nil }
+            observe(row.volume) { volume, now in
+                volume.succeeded(now)
+                if hadLacked { volume.space.succeed() }
+            }
             takeInAgain(row, session, isRound: true)
         case .failed(let failure): fail(row, session, failure)
         }
@@ -133,12 +137,12 @@ extension Engine {
         case .journal(let error):
             Log.error("flusher", "\(session.description.remote): \(error)")
             giveBack(row, detail: error.description)
-        case .diskFull(let reason):
-            observe(row.volume) { volume, now in
-                volume.facts.hasDiskSpace.observe(false, source: "statvfs", at: now)
-            }
+        case .diskFull(let reason, let needed):
+            let free = (try? Files.freeSpace(at: session.places.state)) ?? 0
+            state.inspect { _ = $0.lackingSpace.insert(row) }
+            observe(row.volume) { volume, now in volume.lackSpace(needed, free: free, now) }
             record(row, session, error: reason, attention: false)
-        case .local(let error): record(row, session, error: error.description, attention: true)
+        case .local(let error): record(row, session, error: error.description, attention: false, patience: 5)
         case .attention(let reason): record(row, session, error: reason, attention: true)
         case .store(let error): fail(row, session, error)
         }
@@ -158,11 +162,12 @@ extension Engine {
             // A remote that fails everything is as good as away: it is asked now and then, rows are not charged.
             if failures > 3 { lose(session, error, source: "failures") }
             record(row, session, error: error.message, attention: false, hint: error.retryAfter)
+        case .localInput where error.code == JournalRecorder.failure: giveBack(row, detail: error.message)
         case .forbidden, .noSuchBucket, .redirected, .noSpace, .preconditionFailed, .notFound, .noSuchUpload:
             record(row, session, error: error.message, attention: false, hint: error.retryAfter)
-        case .rejected: record(row, session, error: error.message, attention: false, patience: 5)
-        case .localInput where error.code == JournalRecorder.failure: giveBack(row, detail: error.message)
-        case .unsupported, .tooLarge, .invalidKey, .localInput:
+        // What cannot be read now may be readable in a moment: out of descriptors, threads, or a disk that hiccups.
+        case .rejected, .localInput: record(row, session, error: error.message, attention: false, patience: 5)
+        case .unsupported, .tooLarge, .invalidKey:
             record(row, session, error: error.message, attention: true)
         }
     }
@@ -209,6 +214,8 @@ extension Engine {
             )
         } catch {
             Log.error("flusher", "\(session.description.remote): \(error)")
+            // Nothing holds the row back but this.
+            return giveBack(row, detail: error.description)
         }
         takeInAgain(row, session)
         publish(.changed(volume: row.volume))

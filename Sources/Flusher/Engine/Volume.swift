@@ -40,10 +40,19 @@ struct Volume: Sendable {
     var recoverAt: Double = 0
     var hasOpenRows = false
     var wasDrained = true
+    var space = SpaceWait()
+    /// There may be staging files of no row.
+    var mayHaveOrphans = true
 
     init(session: VolumeSession, now: Timestamp) {
         self.session = session
         facts = VolumeFacts(at: now)
+    }
+
+    /// The local disk has no room for what a row has to fetch.
+    mutating func lackSpace(_ needed: Int64, free: Int64, _ now: Timestamp) {
+        space.note(needed, free: free, isFirst: facts.hasDiskSpace.value, at: monotonicSeconds())
+        facts.hasDiskSpace.observe(false, source: free < needed ? "statvfs" : "writes", at: now)
     }
 
     var settings: PolicySettings { PolicySettings(quietPeriod: session.description.quietPeriod) }

@@ -32,14 +32,14 @@ struct Hydration {
         }
         let file = try openStaging(generation)
         if generation.underlay != .none {
-            try checkSpace(generation)
             while let range = generation.content.underlayRanges.first {
+                try checkSpace(generation)
                 let piece = ByteRange(range.lower, min(range.upper, range.lower + Self.step))
                 generation = try fill(piece, of: generation, file)
             }
             // Nothing of it shows, perhaps from the beginning: once its own bytes are safe, others need not wait for it.
             if generation.underlay != .none {
-                try Self.synchronize(file)
+                try working(on: generation) { () throws(SystemError) in try file.synchronizeData() }
                 let own = generation.content.extents.ranges
                 try work.journal { (journal) throws(JournalError) in _ = try journal.hydrated(id, own) }
             }
@@ -77,17 +77,37 @@ struct Hydration {
                 return file
             }
         } catch {
-            guard error.code == ENOENT else { throw Self.failure(error) }
+            guard error.code == ENOENT else { throw failure(error, generation) }
         }
         // Never sent as zeros.
         throw .attention("its local data is missing or cut short: \(length) bytes instead of \(local)")
     }
 
     private func checkSpace(_ generation: Generation) throws(WorkFailure) {
-        let needed = generation.content.underlayRanges.reduce(0) { $0 + $1.count }
         let free = (try? Files.freeSpace(at: work.session.places.state)) ?? .max
-        guard free < needed + Self.reserve else { return }
-        throw .diskFull("\(needed) bytes must be fetched first, \(free) are free in \(work.session.places.state)")
+        guard free < Self.neededSpace(generation) else { return }
+        throw outOfSpace(generation, "\(free) are free")
+    }
+
+    /// What has to be free before the rest of a content is fetched, in bytes.
+    private static func neededSpace(_ generation: Generation) -> Int64 {
+        generation.content.underlayRanges.reduce(reserve) { $0 + $1.count }
+    }
+
+    private func outOfSpace(_ generation: Generation, _ reason: String) -> WorkFailure {
+        let needed = Self.neededSpace(generation)
+        let place = work.session.places.state
+        return .diskFull(
+            "its rest is fetched to this disk before it is sent, for which \(needed) bytes must be free: "
+                + "\(reason); make room in \(place)",
+            needed: needed
+        )
+    }
+
+    /// What a failed call on a staging file means to the work.
+    private func failure(_ error: SystemError, _ generation: Generation) -> WorkFailure {
+        let isFull = error.code == ENOSPC || error.code == EDQUOT
+        return isFull ? outOfSpace(generation, error.reason) : .local(error)
     }
 
     /// Fills one range, makes it durable, and records it.
@@ -102,17 +122,18 @@ struct Hydration {
         for segment in segments {
             switch segment.source {
             case .staging(let older) where older != generation.id:
-                try copy(segment.range, from: older, to: file)
+                try working(on: generation) { () throws(SystemError) in
+                    try copy(segment.range, from: older, to: file)
+                }
             case .staging, .zeros: continue
-            case .remote(let key, let version): try fetch(key, version, segment.range, to: file)
+            case .remote(let key, let version):
+                if let error = try fetch(key, version, segment.range, to: file) { throw failure(error, generation) }
             }
         }
-        do throws(SystemError) {
+        try working(on: generation) { () throws(SystemError) in
             try file.synchronizeData()
             // The file may be new: its name must survive with the record of its bytes.
             try work.session.journal.synchronizeStagingDirectory()
-        } catch {
-            throw Self.failure(error)
         }
         return try work.journal { (journal) throws(JournalError) in try journal.hydrated(generation.id, [range]) }
     }
@@ -121,32 +142,37 @@ struct Hydration {
         _ range: ByteRange,
         from generation: GenerationID,
         to file: borrowing FileDescriptor
-    ) throws(WorkFailure) {
-        do throws(SystemError) {
-            let source = try work.session.journal.openStaging(generation, creating: false)
-            var chunk = [UInt8](repeating: 0, count: Int(min(range.count, 1 << 20)))
-            var offset = range.lower
-            while offset < range.upper {
-                let wanted = Int(min(Int64(chunk.count), range.upper - offset))
-                let position = Int(offset)
-                let count = try retryingOnInterrupt("pread") {
-                    chunk.withUnsafeMutableBytes { pread(source.raw, $0.baseAddress, wanted, position) }
-                }
-                guard count > 0 else { throw SystemError.make(EIO, "pread", "staging data shorter than recorded") }
-                try Self.write(chunk, count, to: file.raw, at: offset)
-                offset += Int64(count)
+    ) throws(SystemError) {
+        let source = try work.session.journal.openStaging(generation, creating: false)
+        var chunk = [UInt8](repeating: 0, count: Int(min(range.count, 1 << 20)))
+        var offset = range.lower
+        while offset < range.upper {
+            let wanted = Int(min(Int64(chunk.count), range.upper - offset))
+            let position = Int(offset)
+            let count = try retryingOnInterrupt("pread") {
+                chunk.withUnsafeMutableBytes { pread(source.raw, $0.baseAddress, wanted, position) }
             }
-        } catch {
-            throw Self.failure(error)
+            guard count > 0 else { throw SystemError.make(EIO, "pread", "staging data shorter than recorded") }
+            try Self.write(chunk, count, to: file.raw, at: offset)
+            offset += Int64(count)
         }
     }
 
+    private func working(on generation: Generation, _ body: () throws(SystemError) -> Void) throws(WorkFailure) {
+        do throws(SystemError) {
+            try body()
+        } catch {
+            throw failure(error, generation)
+        }
+    }
+
+    /// Fetches a range; returns what went wrong with the local file, if anything did.
     private func fetch(
         _ key: ObjectKey,
         _ version: ObjectVersion,
         _ range: ByteRange,
         to file: borrowing FileDescriptor
-    ) throws(WorkFailure) {
+    ) throws(WorkFailure) -> SystemError? {
         let sink = FileSink(descriptor: file.raw)
         do throws(WorkFailure) {
             try work.remote { (store) throws(StoreError) in
@@ -155,6 +181,7 @@ struct Hydration {
                 defer { work.job.cancellation.removeHandler(token) }
                 try sink.wait()
             }
+            return sink.failure
         } catch {
             guard case .store(let cause) = error else { throw error }
             switch cause.cause {
@@ -176,23 +203,12 @@ struct Hydration {
         }
     }
 
-    private static func synchronize(_ file: borrowing FileDescriptor) throws(WorkFailure) {
-        do throws(SystemError) {
-            try file.synchronizeData()
-        } catch {
-            throw failure(error)
-        }
-    }
-
-    private static func failure(_ error: SystemError) -> WorkFailure {
-        error.code == ENOSPC || error.code == EDQUOT ? .diskFull(error.description) : .local(error)
-    }
 }
 
 /// Writes what is fetched into a file, at its own offsets.
 private final class FileSink: RangeSink {
     private struct State {
-        var failure: StoreError?
+        var failure: SystemError?
         var result: Result<Void, StoreError>?
     }
 
@@ -204,15 +220,18 @@ private final class FileSink: RangeSink {
         self.descriptor = descriptor
     }
 
+    /// The error of the first write that failed; nothing is written after it.
+    var failure: SystemError? { state.inspect { $0.failure } }
+
     func received(_ bytes: UnsafeRawBufferPointer, at offset: Int64) {
+        guard failure == nil else { return }
         var done = 0
         while done < bytes.count {
             let count = pwrite(descriptor, bytes.baseAddress.map { $0 + done }, bytes.count - done, Int(offset) + done)
             if count < 0 {
                 if errno == EINTR { continue }
                 let error = SystemError.last("pwrite", "staging")
-                state.update { $0.failure = StoreError(.localInput, error.description) }
-                return
+                return state.update { $0.failure = error }
             }
             done += count
         }
@@ -223,8 +242,6 @@ private final class FileSink: RangeSink {
     }
 
     func wait() throws(StoreError) {
-        let (failure, result) = state.wait { state in state.result.map { (state.failure, $0) } } ?? (nil, .success(()))
-        if let failure { throw failure }
-        try result.get()
+        try (state.wait { $0.result } ?? .success(())).get()
     }
 }

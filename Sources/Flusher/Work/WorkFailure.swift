@@ -11,7 +11,7 @@ enum WorkFailure: Error {
     case store(StoreError)
     /// The journal or the catalog cannot be read or written.
     case journal(JournalError)
-    /// A local file failed; a person has to look.
+    /// A local file failed; when it does so again and again, a person has to look.
     case local(SystemError)
     /// The row changed meanwhile: look at it anew.
     case changed
@@ -19,8 +19,8 @@ enum WorkFailure: Error {
     case blocked(NodeID?, String)
     /// Nothing can be done for this many seconds, and why.
     case later(Double, String)
-    /// The local disk has no room for what must be fetched first.
-    case diskFull(String)
+    /// The local disk has no room for what must be fetched first; how many bytes have to be free.
+    case diskFull(String, needed: Int64)
     /// A person is needed, and why.
     case attention(String)
 }

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Database
+internal import Platform
+
+extension Journal {
+    /// Deletes the staging files of no generation, which a process left that was killed between
+    /// ``releaseGenerations(keepingAdoptable:limit:)`` and the removal of the files; returns how many.
+    ///
+    /// Right while a mount is at work: a file is made after the row of its generation, and no name is given twice. For
+    /// a journal that was recovered: before that, a file may be the last trace of a row.
+    @discardableResult
+    package func removeOrphans() throws(JournalError) -> Int {
+        // In this order a file that comes meanwhile is not among the names.
+        let names = try translating { () throws(SystemError) in
+            Set(try Files.names(in: "\(directory)/staging").compactMap { Int64($0.string) })
+        }
+        let known = try read { tables throws(JournalError) in
+            try tables.connection.all("SELECT id FROM generation") { $0.integer(0) }
+        }
+        let orphans = names.subtracting(known)
+        guard !orphans.isEmpty else { return 0 }
+        // Power loss must not bring back the row of a file that is gone.
+        try makeDurable()
+        try translating { () throws(SystemError) in
+            for name in orphans { try removeStaging(GenerationID(name)) }
+        }
+        return orphans.count
+    }
+
+    private func translating<Value>(_ body: () throws(SystemError) -> Value) throws(JournalError) -> Value {
+        do throws(SystemError) {
+            return try body()
+        } catch {
+            throw JournalError(system: error)
+        }
+    }
+}
