@@ -124,6 +124,18 @@ extension Catalog {
         }
     }
 
+    /// Forgets what a listing does not tell of an object: it is to be asked for again.
+    package func forgetAttributes(of path: ObjectKey) throws(DatabaseError) {
+        try write { entries throws(DatabaseError) in
+            guard let old = try entries.entry(path) else { return }
+            var entry = old.entry
+            entry.metadata = nil
+            entry.target = nil
+            entry.hasMarker = nil
+            try entries.put(entry, stamp: old.stamp)
+        }
+    }
+
     /// Forgets everything.
     package func clear() throws(DatabaseError) {
         try write { entries throws(DatabaseError) in try entries.clear() }

@@ -10,7 +10,8 @@ internal import Synchronization
 ///
 /// The mount writes what it lists and looks up, the flusher what it commits. Any
 /// thread may call; every method is one transaction. When the file was deleted or damaged a
-/// new one is begun; while the disk is full the catalog is kept in memory.
+/// new one is begun. While the disk is full or fails the catalog is kept in
+/// memory and the file is deleted: it lacks what one of the two learned since.
 package final class Catalog: Sendable {
     private struct State: Sendable {
         var store: CatalogStore
@@ -29,8 +30,9 @@ package final class Catalog: Sendable {
         do throws(DatabaseError) {
             store = try CatalogStore(path: path, epoch: 0)
         } catch {
-            guard error.kind == .full else { throw error }
+            guard error.isOfDisk else { throw error }
             store = try CatalogStore(inMemoryBecause: error, epoch: 0)
+            CatalogStore.remove(path)
         }
         state = Lock(State(store: store, retryAt: monotonicSeconds() + Self.retryInterval))
     }
@@ -64,7 +66,9 @@ package final class Catalog: Sendable {
     func write<Result>(_ body: (Entries) throws(DatabaseError) -> Result) throws(DatabaseError) -> Result {
         let store = current()
         do throws(DatabaseError) {
-            return try store.write(body)
+            let result = try store.write(body)
+            if store.isInMemory { CatalogStore.remove(path) }
+            return result
         } catch {
             return try fallback(from: store, error).write(body)
         }
@@ -102,10 +106,11 @@ package final class Catalog: Sendable {
     /// A new file for a damaged one, a store in memory when the file cannot be used; throws what is not the disk's fault.
     private func fallback(from failed: CatalogStore, _ error: DatabaseError) throws(DatabaseError) -> CatalogStore {
         if !failed.isInMemory, error.kind == .corrupt { return startAnew(after: failed, error) }
-        guard !failed.isInMemory, [.full, .io, .readOnly].contains(error.kind) else { throw error }
+        guard !failed.isInMemory, error.isOfDisk else { throw error }
         let memory = try CatalogStore(inMemoryBecause: error, epoch: failed.epoch + 1)
         return state.withLock { state in
             if state.store === failed {
+                CatalogStore.remove(path)
                 state.store = memory
                 state.retryAt = monotonicSeconds() + Self.retryInterval
             }
@@ -124,4 +129,9 @@ package final class Catalog: Sendable {
             return state.store
         }
     }
+}
+
+extension DatabaseError {
+    /// Whether the file is at fault, which need not be: what it holds can be learned anew.
+    fileprivate var isOfDisk: Bool { [.full, .io, .readOnly, .corrupt].contains(kind) }
 }

@@ -29,25 +29,35 @@ extension FileSystem {
         if let path = table.path(of: inode.number), case .remote(_, nil) = try presence(path) {
             try view.describe(path)
         }
-        let hasRow = try namespace.shared { () throws(FileError) in
-            let isDetached = inode.state.withLock { $0.isDetached }
-            // The root has no object of its own; what is removed has none any more.
-            guard inode.number != InodeTable.rootNumber, !isDetached, let path = table.path(of: inode.number) else {
-                inode.state.withLock { $0.attributes = $0.attributes.applying(changes) }
-                return false
-            }
-            guard try follow(inode, at: path) else { throw .stale }
-            let node = try translating {
-                try journal.setAttributes(at: path, remote: try view.state(of: path), changes)
-            }
-            if let node { _ = try adoptUpload(inode, node) }
-            inode.state.withLock { state in
-                state.attributes = state.attributes.applying(changes)
-                state.noteRow(node)
-            }
-            return node != nil
+        let folders = table.path(of: inode.number).flatMap { table.inode(at: $0.parent)?.number }.map { [$0] } ?? []
+        let hasRow = try knowing(folders) { knowledge throws(FileError) in
+            try namespace.shared { () throws(FileError) in try change(inode, changes, knowledge) }
         }
         if hasRow { onChange() }
+    }
+
+    /// True when the journal has a row for it.
+    private func change(
+        _ inode: Inode,
+        _ changes: AttributeChanges,
+        _ knowledge: Knowledge
+    ) throws(FileError) -> Bool {
+        let isDetached = inode.state.withLock { $0.isDetached }
+        // The root has no object of its own; what is removed has none any more.
+        guard inode.number != InodeTable.rootNumber, !isDetached, let path = table.path(of: inode.number) else {
+            inode.state.withLock { $0.attributes = $0.attributes.applying(changes) }
+            return false
+        }
+        guard try follow(inode, at: path) else { throw .stale }
+        let node = try translating {
+            try journal.setAttributes(at: path, remote: try view.state(of: path, as: knowledge), changes)
+        }
+        if let node { _ = try adoptUpload(inode, node) }
+        inode.state.withLock { state in
+            state.attributes = state.attributes.applying(changes)
+            state.noteRow(node)
+        }
+        return node != nil
     }
 }
 

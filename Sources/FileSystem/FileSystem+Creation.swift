@@ -53,8 +53,8 @@ extension FileSystem {
         _ caller: Caller
     ) throws(FileError) -> Inode {
         let attributes = caller.attributes(type: FileAttributes.regularType, mode: mode, now: .now())
-        return try make(parent, name, .file, attributes) { journal, path in
-            try journal.createFile(at: path, attributes: attributes, remote: try view.state(of: path))
+        return try make(parent, name, .file, attributes) { path, knowledge in
+            try journal.createFile(at: path, attributes: attributes, remote: try view.state(of: path, as: knowledge))
         }
     }
 
@@ -65,8 +65,12 @@ extension FileSystem {
         caller: Caller
     ) throws(FileError) -> InodeStatus {
         let attributes = caller.attributes(type: FileAttributes.directoryType, mode: mode, now: .now())
-        let inode = try make(parent, name, .directory, attributes) { journal, path in
-            try journal.createDirectory(at: path, attributes: attributes, remote: try view.state(of: path))
+        let inode = try make(parent, name, .directory, attributes) { path, knowledge in
+            try journal.createDirectory(
+                at: path,
+                attributes: attributes,
+                remote: try view.state(of: path, as: knowledge)
+            )
         }
         onChange()
         return status(of: inode)
@@ -86,12 +90,12 @@ extension FileSystem {
             gid: caller.gid,
             modified: .now()
         )
-        let inode = try make(parent, name, .symbolicLink, attributes) { journal, path in
+        let inode = try make(parent, name, .symbolicLink, attributes) { path, knowledge in
             try journal.createSymbolicLink(
                 at: path,
                 target: target,
                 attributes: attributes,
-                remote: try view.state(of: path)
+                remote: try view.state(of: path, as: knowledge)
             )
         }
         onChange()
@@ -104,39 +108,55 @@ extension FileSystem {
         _ name: ObjectKey,
         _ kind: Inode.Kind,
         _ attributes: FileAttributes,
-        _ insert: (Journal, ObjectKey) throws -> JournalNode
+        _ insert: (ObjectKey, Knowledge) throws -> JournalNode
     ) throws(FileError) -> Inode {
         try ensureWritable()
         let folder = try folder(parent)
         // What is overwritten unseen would be a conflict later: know the folder first.
         try freshen(folder)
-        return try namespace.alone { () throws(FileError) in
-            let path = try checkedNew(name, in: self.path(of: parent))
-            guard case .absent = try presence(path) else { throw .exists }
-            let node: JournalNode
-            do throws(FileError) {
-                node = try translating { try insert(journal, path) }
-            } catch {
-                // Listed just now: it is opened instead where that was asked for.
-                if case .journal(let cause) = error, cause.kind == .constraint { throw .exists }
-                throw error
+        return try knowing([parent]) { knowledge throws(FileError) in
+            try namespace.alone { () throws(FileError) in
+                let path = try checkedNew(name, in: self.path(of: parent))
+                guard case .absent = try presence(path) else { throw .exists }
+                let node = try insertRow { try insert(path, knowledge) }
+                return add(node, folder, name, kind, attributes)
             }
-            if node.isLocalOnly { view.noteNew(path, isParentLocal: folder.state.withLock { $0.isLocalOnly }) }
-            let inode = table.insert(parent, name, kind: kind, attributes: attributes)
-            table.retain(inode.number)
-            inode.state.withLock { state in
-                state.node = node.id
-                state.target = node.target
-                state.isLocalOnly = node.isLocalOnly
-                guard let generation = node.generation else { return }
-                state.content = FileContent(generation: generation.id, map: generation.content)
-                state.isWritable = true
-                // Not sealed: the close that follows has something to record even if nothing is written.
-                state.revision = 1
-            }
-            touchFolder(folder)
-            return inode
         }
+    }
+
+    private func insertRow(_ insert: () throws -> JournalNode) throws(FileError) -> JournalNode {
+        do throws(FileError) {
+            return try translating(insert)
+        } catch {
+            // Listed just now: it is opened instead where that was asked for.
+            if case .journal(let cause) = error, cause.kind == .constraint { throw .exists }
+            throw error
+        }
+    }
+
+    /// The inode of a new row; the namespace is locked.
+    private func add(
+        _ node: JournalNode,
+        _ folder: Inode,
+        _ name: ObjectKey,
+        _ kind: Inode.Kind,
+        _ attributes: FileAttributes
+    ) -> Inode {
+        if node.isLocalOnly { view.noteNew(node.path, isParentLocal: folder.state.withLock { $0.isLocalOnly }) }
+        let inode = table.insert(folder.number, name, kind: kind, attributes: attributes)
+        table.retain(inode.number)
+        inode.state.withLock { state in
+            state.node = node.id
+            state.target = node.target
+            state.isLocalOnly = node.isLocalOnly
+            guard let generation = node.generation else { return }
+            state.content = FileContent(generation: generation.id, map: generation.content)
+            state.isWritable = true
+            // Not sealed: the close that follows has something to record even if nothing is written.
+            state.revision = 1
+        }
+        touchFolder(folder)
+        return inode
     }
 
     /// Notes a change of names in a folder; the time is not stored, as it would cost a request a change.

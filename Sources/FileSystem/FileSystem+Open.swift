@@ -76,6 +76,7 @@ extension FileSystem {
 
     /// Opens the staging files of a file's content, down the chain.
     func load(_ inode: Inode) throws(FileError) {
+        try reloadUploaded(inode)
         let wanted = inode.state.withLock { $0.isLoaded ? nil : $0.content.generation }
         guard let wanted else { return }
         guard let content = try content(of: wanted) else {
@@ -88,6 +89,14 @@ extension FileSystem {
             state.content = content
             state.isLoaded = true
         }
+    }
+
+    /// Shows what was uploaded meanwhile where the catalog cannot tell that it is the same; stale: look up the name anew.
+    private func reloadUploaded(_ inode: Inode) throws(FileError) {
+        guard view.hasLostCatalog else { return }
+        let (generation, isIdle) = inode.state.withLock { ($0.content.generation, $0.handles <= 1 && !$0.isDetached) }
+        guard isIdle, let generation, try translating({ try journal.generation(generation) }) == nil else { return }
+        guard try reload(inode) else { throw .stale }
     }
 
     /// A generation with its files open; nil when it, or one below it, is gone.

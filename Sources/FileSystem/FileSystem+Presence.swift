@@ -68,13 +68,13 @@ extension FileSystem {
 
     /// Whether what is known of a folder's names is young enough.
     func isFresh(_ folder: Inode) throws(FileError) -> Bool {
-        if folder.state.withLock({ $0.isLocalOnly }) { return true }
+        if try isLocalOnly(folder) { return true }
         return try view.isFresh(path(of: folder.number))
     }
 
     /// Brings what is known of a folder's names up to date, where the remote has a say.
     func freshen(_ folder: Inode) throws(FileError) {
-        if folder.state.withLock({ $0.isLocalOnly }) { return }
+        if try isLocalOnly(folder) { return }
         try view.freshen(path(of: folder.number))
     }
 

@@ -12,14 +12,14 @@ extension FileSystem {
     package func unlink(_ parent: InodeNumber, _ name: ObjectKey) throws(FileError) {
         try ensureWritable()
         let folder = try folder(parent)
-        try namespace.alone { () throws(FileError) in
-            let path = try path(of: parent).appending(name)
-            guard let kind = try presence(path).kind else { throw .noEntry }
-            guard kind != .directory else { throw .isDirectory }
-            try keepFolder(path.parent)
-            try translating { try journal.remove(at: path, remote: try view.state(of: path)) }
-            if let inode = table.remove(parent, name) { detach(inode) }
-            touchFolder(folder)
+        try knowing([parent]) { knowledge throws(FileError) in
+            try namespace.alone { () throws(FileError) in
+                let path = try path(of: parent).appending(name)
+                guard let kind = try presence(path).kind else { throw .noEntry }
+                guard kind != .directory else { throw .isDirectory }
+                try removeName(parent, name, path, knowledge)
+                touchFolder(folder)
+            }
         }
         onChange()
     }
@@ -31,17 +31,28 @@ extension FileSystem {
         guard inode.kind == .directory else { throw .notDirectory }
         // Whether it is empty is for the remote to say, not for a listing of long ago.
         try freshen(inode)
-        try namespace.alone { () throws(FileError) in
-            let path = try path(of: parent).appending(name)
-            guard let kind = try presence(path).kind else { throw .noEntry }
-            guard kind == .directory else { throw .notDirectory }
-            guard try !hasLiveChildren(path) else { throw .notEmpty }
-            try keepFolder(path.parent)
-            try translating { try journal.remove(at: path, remote: try view.state(of: path)) }
-            if let inode = table.remove(parent, name) { detach(inode) }
-            touchFolder(folder)
+        try knowing([parent, inode.number]) { knowledge throws(FileError) in
+            try namespace.alone { () throws(FileError) in
+                let path = try path(of: parent).appending(name)
+                guard let kind = try presence(path).kind else { throw .noEntry }
+                guard kind == .directory else { throw .notDirectory }
+                guard try !hasLiveChildren(path) else { throw .notEmpty }
+                try removeName(parent, name, path, knowledge)
+                touchFolder(folder)
+            }
         }
         onChange()
+    }
+
+    private func removeName(
+        _ parent: InodeNumber,
+        _ name: ObjectKey,
+        _ path: ObjectKey,
+        _ knowledge: Knowledge
+    ) throws(FileError) {
+        try keepFolder(path.parent, knowledge)
+        try translating { try journal.remove(at: path, remote: try view.state(of: path, as: knowledge)) }
+        if let inode = table.remove(parent, name) { detach(inode) }
     }
 
     /// Takes an inode off its name: it lives on, for itself, while it is open.
@@ -58,13 +69,17 @@ extension FileSystem {
 
     /// Gives a folder that the remote only implies a row of its own before a name leaves it: else it would
     /// vanish with its last one.
-    func keepFolder(_ path: ObjectKey) throws(FileError) {
+    func keepFolder(_ path: ObjectKey, _ knowledge: Knowledge) throws(FileError) {
         guard !path.isRoot else { return }
         try translating {
             guard try journal.node(at: path) == nil, let entry = try view.entry(path) else { return }
             guard entry.kind == .directory, entry.hasMarker != true, try view.mayBecomeEmpty(path) else { return }
             guard case .directory(_, let attributes) = view.state(of: entry) else { return }
-            _ = try journal.createDirectory(at: path, attributes: attributes, remote: try view.state(of: path))
+            _ = try journal.createDirectory(
+                at: path,
+                attributes: attributes,
+                remote: try view.state(of: path, as: knowledge)
+            )
         }
     }
 }

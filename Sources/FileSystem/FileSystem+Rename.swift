@@ -22,12 +22,13 @@ extension FileSystem {
     ) throws(FileError) {
         try ensureWritable()
         guard flags & ~(Self.noReplace | Self.exchange) == 0 else { throw .invalidArgument }
-        let source = try find(parent, name)
         try freshen(folder(newParent))
-        if flags & Self.exchange != 0 {
-            try exchangeNames(parent, name, newParent, newName)
-        } else {
-            let move = Move(parent, name, newParent, newName, mayReplace: flags & Self.noReplace == 0)
+        try knowing([parent, newParent]) { knowledge throws(FileError) in
+            let source = try find(parent, name)
+            let isExchange = flags & Self.exchange != 0
+            let mayReplace = flags & Self.noReplace == 0
+            let move = Move(parent, name, newParent, newName, knowledge, mayReplace: mayReplace)
+            if isExchange { return try exchangeNames(move) }
             try source.kind == .directory ? moveFolder(source, move) : moveFile(move)
         }
         onChange()
@@ -38,6 +39,7 @@ extension FileSystem {
         let name: ObjectKey
         let newParent: InodeNumber
         let newName: ObjectKey
+        let knowledge: Knowledge
         let mayReplace: Bool
 
         init(
@@ -45,12 +47,14 @@ extension FileSystem {
             _ name: ObjectKey,
             _ newParent: InodeNumber,
             _ newName: ObjectKey,
+            _ knowledge: Knowledge,
             mayReplace: Bool
         ) {
             self.parent = parent
             self.name = name
             self.newParent = newParent
             self.newName = newName
+            self.knowledge = knowledge
             self.mayReplace = mayReplace
         }
     }
@@ -66,13 +70,13 @@ extension FileSystem {
             }
             if old == new { return }
             try settle(move.parent, move.name, at: old)
-            try keepFolder(old.parent)
+            try keepFolder(old.parent, move.knowledge)
             let node = try translating {
                 try journal.rename(
                     from: old,
                     to: new,
-                    sourceRemote: try view.state(of: old),
-                    targetRemote: try view.state(of: new)
+                    sourceRemote: try view.state(of: old, as: move.knowledge),
+                    targetRemote: try view.state(of: new, as: move.knowledge)
                 )
             }
             let (moved, replaced) = table.move(move.parent, move.name, to: move.newParent, move.newName)
@@ -100,14 +104,14 @@ extension FileSystem {
                 guard try !hasLiveChildren(new) else { throw .notEmpty }
             }
             let known = try settleFiles(below: old)
-            try keepFolder(old.parent)
+            try keepFolder(old.parent, move.knowledge)
             try translating {
                 try journal.renameDirectory(
                     from: old,
                     to: new,
-                    sourceRemote: try view.state(of: old),
-                    targetRemote: try view.state(of: new),
-                    entries: try view.tree(old)
+                    sourceRemote: try view.state(of: old, as: move.knowledge),
+                    targetRemote: try view.state(of: new, as: move.knowledge),
+                    entries: try view.tree(old, as: move.knowledge)
                 )
             }
             let (moved, replaced) = table.move(move.parent, move.name, to: move.newParent, move.newName)
@@ -145,12 +149,8 @@ extension FileSystem {
         return settled
     }
 
-    private func exchangeNames(
-        _ parent: InodeNumber,
-        _ name: ObjectKey,
-        _ newParent: InodeNumber,
-        _ newName: ObjectKey
-    ) throws(FileError) {
+    private func exchangeNames(_ move: Move) throws(FileError) {
+        let (parent, name, newParent, newName) = (move.parent, move.name, move.newParent, move.newName)
         _ = try find(newParent, newName)
         try namespace.alone { () throws(FileError) in
             let first = try path(of: parent).appending(name)
@@ -164,8 +164,8 @@ extension FileSystem {
                 try journal.exchange(
                     first,
                     second,
-                    firstRemote: try view.state(of: first),
-                    secondRemote: try view.state(of: second)
+                    firstRemote: try view.state(of: first, as: move.knowledge),
+                    secondRemote: try view.state(of: second, as: move.knowledge)
                 )
             }
             let (here, there) = (table.child(parent, name), table.child(newParent, newName))

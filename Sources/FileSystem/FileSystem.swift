@@ -50,7 +50,12 @@ package final class FileSystem: Sendable {
             onChange()
         }
         self.uploadState = uploadState
-        view = RemoteView(remote: remote, catalog: catalog, options: options)
+        view = RemoteView(
+            remote: remote,
+            catalog: catalog,
+            options: options,
+            journal: journal
+        )
         table = InodeTable(
             root: FileAttributes(
                 mode: FileAttributes.directoryType | 0o777 & ~options.umask,

@@ -4,6 +4,12 @@
 internal import Base
 internal import Platform
 
+/// What listings rest on: when it changes they do not count any more.
+struct ListingGround: Hashable {
+    var epoch = 0
+    var journal: Int64 = 0
+}
+
 /// When each folder was listed last, and which are being listed now.
 final class Listings: Sendable {
     private struct Listed {
@@ -18,7 +24,7 @@ final class Listings: Sendable {
     private struct State {
         var listed: [ObjectKey: Listed] = [:]
         var running: Set<ObjectKey> = []
-        var epoch = 0
+        var ground = ListingGround()
     }
 
     private let state = Monitor(State())
@@ -48,12 +54,14 @@ final class Listings: Sendable {
         state.inspect { _ = $0.listed.removeValue(forKey: folder) }
     }
 
-    /// Forgets everything when the catalog's file is another one than before.
-    func follow(_ epoch: Int) {
+    /// Forgets everything when the ground is another one than before; whether it is.
+    @discardableResult
+    func follow(_ ground: ListingGround) -> Bool {
         state.inspect { state in
-            guard state.epoch != epoch else { return }
-            state.epoch = epoch
+            guard state.ground != ground else { return false }
+            state.ground = ground
             state.listed = [:]
+            return true
         }
     }
 

@@ -48,11 +48,6 @@ extension RemoteView {
             try describe(entry.path)
         }
     }
-
-    /// Everything known below a folder, as the journal needs it to move it; within the journal's transaction.
-    func tree(_ folder: ObjectKey) throws(DatabaseError) -> [RemoteEntry] {
-        try catalog.descendants(of: folder).map { RemoteEntry(path: $0.path, state: state(of: $0)) }
-    }
 }
 
 /// A recursive listing taken apart into the listings of its folders.

@@ -19,6 +19,9 @@ final class RemoteView: Sendable {
     let remote: Remote
     let catalog: Catalog
     let options: FileSystemOptions
+    let journal: Journal
+    /// Paths changed while the catalog was in memory.
+    let unsettled = Lock<Set<ObjectKey>>([])
     private let startedAt = Timestamp.now()
     let listings = Listings()
     /// Paths whose attributes are being asked for, so that each is asked for once.
@@ -26,7 +29,13 @@ final class RemoteView: Sendable {
     private let prefetcher: Prefetcher
     private let answers: AnswerKeeper
 
-    init(remote: Remote, catalog: Catalog, options: FileSystemOptions) {
+    init(
+        remote: Remote,
+        catalog: Catalog,
+        options: FileSystemOptions,
+        journal: Journal
+    ) {
+        self.journal = journal
         self.remote = remote
         self.catalog = catalog
         self.options = options
@@ -134,12 +143,9 @@ final class RemoteView: Sendable {
 
     // MARK: With the network
 
-    /// For how long a listing is believed, in seconds: a catalog in memory does not hear of what the flusher did.
-    private var age: Double { catalog.isInMemory ? min(options.metadataAge, 1) : options.metadataAge }
-
     func isFresh(_ folder: ObjectKey) -> Bool {
-        listings.follow(catalog.epoch)
-        return listings.isFresh(folder, age: age)
+        _ = followCatalog()
+        return listings.isFresh(folder, age: options.metadataAge)
     }
 
     /// Has a folder listed again before its names are believed.
@@ -147,13 +153,13 @@ final class RemoteView: Sendable {
 
     /// Lists a folder again unless its listing is young enough.
     func freshen(_ folder: ObjectKey) throws(FileError) {
-        let age = age
-        listings.follow(catalog.epoch)
+        let age = options.metadataAge
+        let isShared = followCatalog()
         guard !listings.isFresh(folder, age: age) else { return }
         try listings.once(folder) { () throws(FileError) in
             if listings.isFresh(folder, age: age) { return }
             let known = try translating { try catalog.folderState(folder) }
-            if let known, !listings.isKnown(folder), isRecent(known.listedAt, age) {
+            if let known, isShared, !listings.isKnown(folder), isRecent(known.listedAt, age) {
                 return listings.note(folder, at: monotonicSeconds(), cost: 0)
             }
             do throws(FileError) {

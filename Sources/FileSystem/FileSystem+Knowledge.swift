@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Catalog
+internal import Database
+internal import Journal
+internal import Platform
+internal import Synchronization
+
+/// What is known of the remote's names, as of one catalog: when that is lost, nothing that was concluded holds.
+struct Knowledge: Sendable {
+    let epoch: Int
+}
+
+extension FileSystem {
+    /// Changes names in folders of which it is known what the remote has in them.
+    ///
+    /// The cache may be deleted or fail at any moment. The catalog is then empty, which does not mean that the remote
+    /// is: the folders are listed anew first, and what was begun with the old catalog is begun again. `body` hands its
+    /// argument to ``RemoteView/state(of:as:)``, which makes sure of that in the journal's transaction.
+    func knowing<Value>(
+        _ folders: [InodeNumber],
+        _ body: (Knowledge) throws(FileError) -> Value
+    ) throws(FileError) -> Value {
+        for _ in 0..<4 {
+            let knowledge = view.knowledge
+            do throws(FileError) {
+                for folder in folders { try know(folder) }
+                return try body(knowledge)
+            } catch {
+                if case .unknown = error {
+                    for folder in folders { try view.distrust(path(of: folder)) }
+                } else if view.knowledge.epoch == knowledge.epoch {
+                    throw error
+                }
+            }
+        }
+        throw .unknown
+    }
+
+    private func know(_ number: InodeNumber) throws(FileError) {
+        let folder = try folder(number)
+        if try isLocalOnly(folder) { return }
+        let path = try path(of: number)
+        if view.isFresh(path) { return }
+        if try translating({ try view.isListed(path) }) { return }
+        try freshen(folder)
+    }
+}
+
+extension FileSystem {
+    /// Whether the remote has nothing of a folder, so that it need not be asked.
+    func isLocalOnly(_ folder: Inode) throws(FileError) -> Bool {
+        guard folder.state.withLock({ $0.isLocalOnly }) else { return false }
+        // What has been uploaded into it since was noted in the catalog, as long as there was one.
+        guard view.hasLostCatalog, let path = table.path(of: folder.number) else { return true }
+        if let row = try translating({ try journal.node(at: path) }), row.isLocalOnly { return true }
+        folder.state.withLock { $0.isLocalOnly = false }
+        return false
+    }
+}
+
+extension RemoteView {
+    /// Whether commits of the flusher may be missing in the catalog.
+    var hasLostCatalog: Bool { catalog.epoch > 0 || catalog.isInMemory }
+
+    var knowledge: Knowledge { Knowledge(epoch: catalog.epoch) }
+
+    /// Whether a folder was ever listed in this catalog, which all commits are noted in.
+    func isListed(_ folder: ObjectKey) throws(DatabaseError) -> Bool {
+        if catalog.isInMemory { return false }
+        return try catalog.folderState(folder) != nil
+    }
+
+    /// What the journal must know of the remote at a path; an error when the catalog was lost since `knowledge`.
+    ///
+    /// To be called within the journal's transaction, as it does by itself.
+    func state(of path: ObjectKey, as knowledge: Knowledge) throws(DatabaseError) -> RemoteState {
+        let state = try state(of: path)
+        try confirm(knowledge)
+        if catalog.isInMemory { unsettled.withLock { _ = $0.insert(path) } }
+        return state
+    }
+
+    /// Everything known below a folder, as the journal needs it to move it; see ``state(of:as:)``.
+    func tree(_ folder: ObjectKey, as knowledge: Knowledge) throws(DatabaseError) -> [RemoteEntry] {
+        let entries = try catalog.descendants(of: folder).map { RemoteEntry(path: $0.path, state: state(of: $0)) }
+        try confirm(knowledge)
+        return entries
+    }
+
+    /// Forgets what does not count any more; whether the flusher's commits are in this catalog.
+    ///
+    /// That is when the catalog is another one, or while it is in memory: there it does not learn what a row becomes
+    /// that goes away, neither the names nor the attributes.
+    func followCatalog() -> Bool {
+        guard catalog.isInMemory else {
+            listings.follow(ListingGround(epoch: catalog.epoch))
+            return true
+        }
+        let counter = (try? journal.changeCounter()) ?? 0
+        if listings.follow(ListingGround(epoch: catalog.epoch, journal: counter)) { forgetSettled() }
+        return false
+    }
+
+    /// How many paths are kept apart before all attributes are asked for anew.
+    private static let unsettledLimit = 1000
+
+    private func forgetSettled() {
+        let paths = unsettled.withLock { $0 }
+        do throws(DatabaseError) {
+            if paths.count > Self.unsettledLimit {
+                unsettled.withLock { $0 = [] }
+                return try catalog.clear()
+            }
+            for path in paths where try journal.node(at: path) == nil {
+                unsettled.withLock { _ = $0.remove(path) }
+                try catalog.forgetAttributes(of: path)
+            }
+        } catch {
+            Log.warning("mount", "\(error)")
+        }
+    }
+
+    /// An error when the catalog was lost since `knowledge`.
+    func confirm(_ knowledge: Knowledge) throws(DatabaseError) {
+        guard catalog.epoch == knowledge.epoch else {
+            throw DatabaseError(.other, "the catalog was lost meanwhile; it is learned anew")
+        }
+    }
+}
