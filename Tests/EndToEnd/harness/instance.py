@@ -136,6 +136,10 @@ class Instance:
         os.makedirs(path, exist_ok=True)
         words = [f"endpoint={endpoint or self.endpoint}", *options]
         self.run("mount", remote, path, "-o", ",".join(words), timeout=timeout)
+        return self.adopt(remote, path, *options)
+
+    def adopt(self, remote, path, *options):
+        """Takes in a mount that somebody else makes."""
         mount = Mount(self, remote, path, options)
         self.mounts.append(mount)
         return mount

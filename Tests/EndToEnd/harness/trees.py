@@ -60,10 +60,14 @@ def make_tree(root, count, size, seed, per_folder=100):
     return contents
 
 
+def fail(problem):
+    raise problem
+
+
 def fingerprint(root, attributes=False):
     """Every file, folder and link under `root` with its content, and mode and whole mtime when asked for."""
     found = {}
-    for folder, folders, files in os.walk(root):
+    for folder, folders, files in os.walk(root, onerror=fail):
         for name in folders + files:
             path = os.path.join(folder, name)
             relative = os.path.relpath(path, root)
