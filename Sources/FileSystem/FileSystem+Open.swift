@@ -94,8 +94,8 @@ extension FileSystem {
     /// Shows what was uploaded meanwhile where the catalog cannot tell that it is the same; stale: look up the name anew.
     private func reloadUploaded(_ inode: Inode) throws(FileError) {
         guard view.hasLostCatalog else { return }
-        let (generation, isIdle) = inode.state.withLock { ($0.content.generation, $0.handles <= 1 && !$0.isDetached) }
-        guard isIdle, let generation, try translating({ try journal.generation(generation) }) == nil else { return }
+        let (node, isIdle) = inode.state.withLock { ($0.node, $0.handles <= 1 && !$0.isDetached) }
+        guard isIdle, let node, try translating({ try journal.node(node) }) == nil else { return }
         guard try reload(inode) else { throw .stale }
     }
 

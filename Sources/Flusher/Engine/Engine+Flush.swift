@@ -80,8 +80,12 @@ extension Engine {
         do throws(JournalError) {
             let known = Dictionary(share.remaining.map { ($0.id, $0.path) }) { first, _ in first }
             share.remaining = try unsettled(share.session, share.sequence, selection)
-            // What turned up later under the same call is hurried too, also a row that became a conflict copy.
-            let fresh = share.remaining.filter { known[$0.id] != $0.path }
+            // What turned up later under the same call is hurried too, also a row that became a conflict copy, and what
+            // failed, once its next attempt is due.
+            let now = Timestamp.now()
+            let fresh = share.remaining.filter { row in
+                known[row.id] != row.path || row.schedule.attempts > 0 && row.schedule.nextAttempt ?? now <= now
+            }
             if !fresh.isEmpty { force(fresh, share.session) }
         } catch {
             Log.warning("flusher", "\(share.session.id): \(error)")

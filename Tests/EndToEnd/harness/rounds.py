@@ -276,8 +276,7 @@ class Round:
         assert self.process.returncode == 1, self.process.returncode
         with open(os.path.join(self.instance.directory("run"), "injected.log")) as file:
             lines = [line for line in file.read().splitlines() if line.startswith("moorage: ")]
-        print(lines)
-        assert len(lines) == 1 and lines[0].startswith("moorage: mount: "), lines
+        assert len(lines) == 1 and lines[0].startswith("moorage: "), lines
 
     def expect_conflict(self):
         """Ours went beside what the remote has: the twin learns it."""
@@ -295,10 +294,14 @@ class Round:
         wrong = [(name, wanted.get(name), found.get(name)) for name in set(found) | set(wanted) if found.get(name) != wanted.get(name)]
         assert not wrong, f"the mount shows {wrong}"
         self.check_remote(wanted)
-        assert self.instance.uploads() == []
-        assert self.instance.conflicts() == conflicts
-        assert self.client.list_multipart_uploads(Bucket=self.bucket).get("Uploads", []) == []
+        # What a killed request may still do at the remote is looked after for a while.
+        wait_until(lambda: self.instance.uploads() == [], 30, "the end of all uploads")
+        assert self.instance.conflicts() == conflicts, f"{self.instance.conflicts()} conflicts: {self.instance.describe()}"
+        wait_until(self.has_no_unfinished_upload, 30, "the end of unfinished uploads at the remote")
         self.check_state()
+
+    def has_no_unfinished_upload(self):
+        return self.client.list_multipart_uploads(Bucket=self.bucket).get("Uploads", []) == []
 
     def check_remote(self, wanted):
         keys = {key for key in all_keys(self.client, self.bucket) if not key.startswith(".moorage-probe")}
@@ -326,7 +329,7 @@ class Round:
             with contextlib.closing(sqlite3.connect(f"file:{volume}/journal.sqlite?mode=ro", uri=True)) as journal:
                 assert journal.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
                 for table in ("node", "transfer", "part", "generation"):
-                    assert journal.execute(f"SELECT count(*) FROM {table}").fetchall() == [(0,)], table
+                    wait_until(lambda: journal.execute(f"SELECT count(*) FROM {table}").fetchall() == [(0,)], 15, f"the end of each {table}")
 
     def end(self):
         self.steps = self.injection.steps() if self.injection else []
