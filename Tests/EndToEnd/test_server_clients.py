@@ -477,6 +477,10 @@ def test_presigned_links(server):
         with pytest.raises(urllib.error.HTTPError) as error:
             urllib.request.urlopen(broken)
         assert error.value.code == 403
+    # Without a wish botocore signs links with version 2.
+    with pytest.raises(urllib.error.HTTPError) as error:
+        urllib.request.urlopen(server.client().generate_presigned_url("get_object", target))
+    assert error.value.code == 400 and b"only AWS4-HMAC-SHA256" in error.value.read()
     short = client.generate_presigned_url("get_object", target, ExpiresIn=1)
     time.sleep(2.1)
     with pytest.raises(urllib.error.HTTPError) as error:

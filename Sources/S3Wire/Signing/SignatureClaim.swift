@@ -62,6 +62,9 @@ package struct SignatureClaim: Hashable, Sendable {
         if let authorization = fields["authorization"] {
             return try SignatureClaim(authorization: authorization, fields: fields)
         }
+        if query.contains("AWSAccessKeyId"), query.contains("Signature") {
+            throw .malformedQuery("the URL is signed with version 2; only \(CanonicalRequest.algorithm) is supported")
+        }
         return query.contains("X-Amz-Algorithm") || query.contains("X-Amz-Signature")
             ? try SignatureClaim(presigned: query) : nil
     }
