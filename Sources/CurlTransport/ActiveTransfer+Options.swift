@@ -75,6 +75,12 @@ extension ActiveTransfer {
         set(CURLOPT_DISALLOW_USERNAME_IN_URL, 1)
         set(CURLOPT_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2))
         if let bundle = configuration.certificateBundle { set(CURLOPT_CAINFO, bundle) }
+        if request.showsClientCertificate, let certificate = configuration.clientCertificate {
+            set(CURLOPT_SSLCERT, certificate)
+            set(CURLOPT_SSLKEY, configuration.clientKey ?? certificate)
+        }
+        // The answer of a proxy to CONNECT is none of the server's.
+        set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
         set(CURLOPT_CONNECTTIMEOUT_MS, milliseconds(request.connectTimeout))
         set(CURLOPT_BUFFERSIZE, 512 << 10)
         set(CURLOPT_UPLOAD_BUFFERSIZE, 1 << 20)

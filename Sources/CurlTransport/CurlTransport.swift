@@ -12,6 +12,9 @@ package struct TransportConfiguration: Sendable {
     package var userAgent = "moorage"
     /// A file of certificates to trust instead of the system's.
     package var certificateBundle: String?
+    /// Our own certificate and its key, files in PEM, for the requests that say so.
+    package var clientCertificate: String?
+    package var clientKey: String?
 
     package init() {}
 }

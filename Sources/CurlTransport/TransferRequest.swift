@@ -42,6 +42,8 @@ package struct TransferRequest: Sendable {
     package var expectTimeout: Double?
     /// Whether the body may be sent again, on a fresh connection, when a kept one dies without an answer.
     package var isReplayable = true
+    /// Whether the transport's client certificate is shown to this server.
+    package var showsClientCertificate = false
 
     package init(method: String, url: String, fields: HTTPFields = HTTPFields(), body: TransferBody? = nil) {
         self.method = method
