@@ -20,6 +20,8 @@ package enum FileError: Error, Hashable, Sendable, CustomStringConvertible {
     case readOnly
     case notPermitted
     case notSupported
+    /// The remote does not tell what is in the folder; its names can be used where they are known.
+    case notListed
     /// No such extended attribute.
     case noAttribute
     /// The caller's buffer is too small for an extended attribute.
@@ -60,6 +62,7 @@ package enum FileError: Error, Hashable, Sendable, CustomStringConvertible {
         case .readOnly: "mounted read-only"
         case .notPermitted: "not permitted"
         case .notSupported: "not supported"
+        case .notListed: "the remote does not list this folder"
         case .noAttribute: "no such attribute"
         case .bufferTooSmall: "the buffer is too small"
         case .tooLarge: "larger than an object may be"
@@ -85,6 +88,12 @@ extension FileError {
 }
 
 extension FileError {
+    /// Whether the remote does not tell what is in a folder, now and later.
+    var isRefusalToList: Bool {
+        if case .remote(let error) = self { return error.cause == .unsupported }
+        return false
+    }
+
     /// Whether the local disk has no room.
     var isOutOfSpace: Bool {
         switch self {

@@ -69,7 +69,11 @@ extension FileSystem {
 
     /// The names in a folder: those of the catalog that no row hides, and those of rows.
     private func liveNames(in folder: Inode) throws(FileError) -> DirectoryHandle.Snapshot {
-        try freshen(folder)
+        do throws(FileError) {
+            try freshen(folder)
+        } catch {
+            throw error.isRefusalToList ? .notListed : error
+        }
         return try knowing(folder) { () throws(FileError) in try knownNames(in: folder) }
     }
 

@@ -30,11 +30,11 @@ extension FileSystem {
         // A name with a row needs no listing of its folder.
         if try !isFresh(folder) {
             let row = try translating { try journal.node(at: path) }
-            if row == nil { try freshen(folder) }
+            if row == nil { try freshen(name, in: folder) }
         }
         // A HEAD may find a version newer than the listing's, which may change again: not for ever.
         for _ in 0..<4 {
-            let inode = try knowing(folder) { () throws(FileError) in try known(parent, name) }
+            let inode = try knowing(folder, name) { () throws(FileError) in try known(parent, name) }
             if let inode { return inode }
             try view.describe(path)
         }

@@ -78,9 +78,21 @@ extension FileSystem {
         try view.freshen(path(of: folder.number))
     }
 
+    /// Brings what is known of one name in a folder up to date.
+    func freshen(_ name: ObjectKey, in folder: Inode) throws(FileError) {
+        if folder.state.withLock({ $0.isLocalOnly }) { return }
+        try view.freshen(name, in: path(of: folder.number))
+    }
+
     /// Runs what looks for names in a folder, and once more after a listing when too little is known of it: the
     /// catalog was begun anew in between, or the folder has just been uploaded.
-    func knowing<Value>(_ folder: Inode, _ body: () throws(FileError) -> Value) throws(FileError) -> Value {
+    ///
+    /// With a `name` that name alone will do, where the remote does not list the folder.
+    func knowing<Value>(
+        _ folder: Inode,
+        _ name: ObjectKey? = nil,
+        _ body: () throws(FileError) -> Value
+    ) throws(FileError) -> Value {
         for _ in 0..<3 {
             do throws(FileError) {
                 return try body()
@@ -88,7 +100,7 @@ extension FileSystem {
                 guard case .unknown = error else { throw error }
                 folder.state.withLock { $0.isLocalOnly = false }
                 try view.distrust(path(of: folder.number))
-                try freshen(folder)
+                if let name { try freshen(name, in: folder) } else { try freshen(folder) }
             }
         }
         return try body()

@@ -25,6 +25,8 @@ final class Listings: Sendable {
         var listed: [ObjectKey: Listed] = [:]
         var running: Set<ObjectKey> = []
         var ground = ListingGround()
+        /// When the remote said that it does not list a folder, in monotonic seconds.
+        var unlistable: [ObjectKey: Double] = [:]
     }
 
     private let state = Monitor(State())
@@ -52,6 +54,18 @@ final class Listings: Sendable {
 
     func forget(_ folder: ObjectKey) {
         state.inspect { _ = $0.listed.removeValue(forKey: folder) }
+    }
+
+    /// Whether the remote said a short time ago that it does not list this folder.
+    func isUnlistable(_ folder: ObjectKey, age: Double) -> Bool {
+        state.inspect { $0.unlistable[folder].map { monotonicSeconds() - $0 < age } ?? false }
+    }
+
+    func noteUnlistable(_ folder: ObjectKey, at time: Double) {
+        state.inspect { state in
+            if state.unlistable.count >= Self.maximumCount { state.unlistable = [:] }
+            state.unlistable[folder] = time
+        }
     }
 
     /// Forgets everything when the ground is another one than before; whether it is.

@@ -173,7 +173,7 @@ final class RemoteView: Sendable {
         }
     }
 
-    private func isRecent(_ time: Timestamp, _ age: Double) -> Bool {
+    func isRecent(_ time: Timestamp, _ age: Double) -> Bool {
         let now = Timestamp.now()
         return time <= now && now < time.advanced(bySeconds: age)
     }
@@ -267,7 +267,7 @@ final class RemoteView: Sendable {
     }
 
     /// nil when there is no such object.
-    private func head(_ key: ObjectKey) throws(FileError) -> ObjectStatus? {
+    func head(_ key: ObjectKey) throws(FileError) -> ObjectStatus? {
         do throws(StoreError) {
             return try remote.call { store throws(StoreError) in try store.status(of: key, cancellation: nil) }
         } catch {

@@ -24,6 +24,8 @@ extension FileError {
         case .readOnly: EROFS
         case .notPermitted: EPERM
         case .notSupported: EOPNOTSUPP
+        // As with a folder that may be searched but not read.
+        case .notListed: EACCES
         case .noAttribute: ENODATA
         case .bufferTooSmall: ERANGE
         case .tooLarge: EFBIG

@@ -161,7 +161,9 @@ package protocol ObjectStore: AnyObject, Sendable {
     /// Checks that the bucket answers and the credentials are good.
     func check() throws(StoreError)
 
-    /// One page of at most 1,000 entries. `folder` is listed with its marker object, if it has one, as the entry `folder/`.
+    /// One page, of at most 1,000 entries where the server has pages.
+    ///
+    /// Throws `.unsupported` when the remote does not tell what is in the folder. `folder` is listed with its marker object, if it has one, as the entry `folder/`.
     /// With `recursive` every key below is listed and `folders` is empty.
     func list(_ folder: ObjectKey, recursive: Bool, continuation: String?) throws(StoreError) -> ListingPage
 
