@@ -28,12 +28,25 @@ struct SelectionResolver {
     ///
     /// Returns nil when the word is none of them.
     func resolve(_ word: String) throws(CommandFailure) -> UploadSelection? {
+        if RemoteName.isWeb(word) { return try resolveWeb(word) }
         if word.hasPrefix("s3://") { return try resolveRemote(word) }
         if let section = configuration.volume(named: word), case .s3(let bucket, let prefix) = section.remote {
             return selection(bucket: bucket, prefix: prefix)
         }
+        if let section = configuration.volume(named: word), case .http(let url) = section.remote {
+            return try resolveWeb(url)
+        }
         if let volume = volumes.first(where: { $0.id == word }) { return UploadSelection(volumes: [volume.id]) }
         return resolvePath(AbsolutePath.resolved(word, in: workingDirectory))
+    }
+
+    private func resolveWeb(_ word: String) throws(CommandFailure) -> UploadSelection? {
+        do throws(ConfigurationError) {
+            guard case .http(let url) = try RemoteName(word) else { return nil }
+            return volumes.first { $0.url == url }.map { UploadSelection(volumes: [$0.id]) }
+        } catch {
+            throw .usage(error.description)
+        }
     }
 
     private func resolveRemote(_ word: String) throws(CommandFailure) -> UploadSelection? {

@@ -12,18 +12,21 @@ internal import Stores
 /// What `moorage doctor` says of one volume: its remote, what that can do, and what waits.
 enum VolumeExamination {
     static func findings(_ volume: VolumeDescription, _ instance: Instance) -> [Finding] {
-        remote(volume) + [local(volume, instance)]
+        remote(volume, instance) + [local(volume, instance)]
     }
 
-    private static func remote(_ volume: VolumeDescription) -> [Finding] {
-        let place = "\(volume.remote) at \(volume.endpoint ?? "Amazon S3")"
+    private static func remote(_ volume: VolumeDescription, _ instance: Instance) -> [Finding] {
+        let place = volume.url ?? "\(volume.remote) at \(volume.endpoint ?? "Amazon S3")"
         do {
-            let transport = try CurlTransport()
-            let store = try volume.store(environment: ProcessEnvironment.all(), transport: transport)
+            let transport = try CurlTransport(configuration: volume.transportConfiguration)
+            let environment = ProcessEnvironment.all()
+            let store = try volume.store(environment: environment, transport: transport, instance: instance)
             try store.check()
+            if let web = store as? HTTPStore { return [learned(web, place)] }
             return [Finding(verdict: .good, text: "\(place): answers"), learned(store.capabilities, place)]
         } catch let error as StoreError {
-            return [Finding(verdict: .bad, text: "\(place): \(error.description)\(advice(error.cause))")]
+            let advice = volume.url == nil ? advice(error.cause) : ""
+            return [Finding(verdict: .bad, text: "\(place): \(error.description)\(advice)")]
         } catch {
             return [Finding(verdict: .bad, text: "\(place): \(error)")]
         }
@@ -37,6 +40,11 @@ enum VolumeExamination {
         case .redirected: "; set region= to the bucket's region"
         default: ""
         }
+    }
+
+    private static func learned(_ web: HTTPStore, _ place: String) -> Finding {
+        let ability = web.canList ? "lists its folders" : "does not list its folders: files open by their paths only"
+        return Finding(verdict: web.canList ? .good : .notice, text: "\(place): answers, read-only, \(ability)")
     }
 
     private static func learned(_ capabilities: StoreCapabilities, _ place: String) -> Finding {

@@ -16,20 +16,27 @@ package struct ConfigurationFile: Sendable {
     /// `[policy]`: what holds for all volumes.
     package var policy = OptionValues()
     package var volumes: [Volume] = []
+    /// Whether the file has passwords in it.
+    package private(set) var holdsSecrets = false
 
     package init() {}
 
     /// Reads the file at `path`; a missing file is an empty configuration.
     package init(reading path: String) throws(ConfigurationError) {
         var text = ""
+        var mode: UInt32 = 0
         do throws(SystemError) {
-            if try FileStatus.of(path) != nil {
+            if let status = try FileStatus.of(path) {
+                mode = status.mode
                 text = String(decoding: try Files.read(path, limit: 1 << 20), as: UTF8.self)
             }
         } catch {
             throw ConfigurationError("configuration file", error.description)
         }
         try self.init(text: text, path: path)
+        guard !holdsSecrets || mode & 0o077 == 0 else {
+            throw ConfigurationError(path, "holds a password and others may read it; run chmod 600 on it")
+        }
     }
 
     /// Reads the text of a file; `path` is for messages.
@@ -57,13 +64,16 @@ package struct ConfigurationFile: Sendable {
         }
     }
 
-    private func volume(
+    private mutating func volume(
         named name: String,
         _ section: INIFile.Section,
         _ path: String
     ) throws(ConfigurationError) -> Volume {
         guard let entry = section.entries.first(where: { $0.key == "remote" }) else {
-            throw ConfigurationError("\(path):\(section.line)", "[volume \(name)] has no remote = s3://BUCKET")
+            throw ConfigurationError(
+                "\(path):\(section.line)",
+                "[volume \(name)] has no remote = s3://BUCKET or http://HOST/PATH/"
+            )
         }
         let remote: RemoteName
         do throws(ConfigurationError) {
@@ -71,10 +81,11 @@ package struct ConfigurationFile: Sendable {
         } catch {
             throw ConfigurationError("\(path):\(entry.line)", error.description)
         }
-        return Volume(name: name, remote: remote, values: try values(of: section, path, allowed: [.volume, .policy]))
+        let values = try values(of: section, path, allowed: [.volume, .section, .policy])
+        return Volume(name: name, remote: remote, values: values)
     }
 
-    private func values(
+    private mutating func values(
         of section: INIFile.Section,
         _ path: String,
         allowed: Set<OptionScope>
@@ -91,6 +102,7 @@ package struct ConfigurationFile: Sendable {
             guard allowed.contains(name.definition.scope) else {
                 throw ConfigurationError(place, "\(entry.key) does not belong in [\(section.title)]")
             }
+            holdsSecrets = holdsSecrets || name.definition.scope == .section
             values.set(name, try OptionValue(parsing: entry.value, for: name.definition, at: place))
         }
         return values

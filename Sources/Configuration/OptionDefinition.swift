@@ -11,6 +11,12 @@ package enum OptionName: String, Hashable, Sendable, CaseIterable {
     case profile
     case pathStyle = "path_style"
     case anonymous
+    case username
+    case password
+    case bearerToken = "bearer_token"
+    case authorityFile = "ca_file"
+    case clientCertificate = "client_cert"
+    case clientKey = "client_key"
     case connectTimeout = "connect_timeout"
     case stallTimeout = "stall_timeout"
     // Uploads.
@@ -60,6 +66,8 @@ package enum OptionKind: Hashable, Sendable {
 package enum OptionScope: String, Hashable, Sendable {
     /// `-o` of mount and `[volume NAME]`.
     case volume
+    /// `[volume NAME]` alone: secrets, which no command line may hold.
+    case section
     /// The same, and `[policy]` for all volumes.
     case policy
     /// `[policy]` alone: the flusher that all volumes share.

@@ -6,6 +6,10 @@ package enum OptionDocumentation {
     /// The settings in the order of the table, grouped for people.
     package static let groups: [(title: String, names: [OptionName])] = [
         ("The remote", [.endpoint, .region, .profile, .pathStyle, .anonymous, .connectTimeout, .stallTimeout]),
+        (
+            "Web servers",
+            [.username, .password, .bearerToken, .authorityFile, .clientCertificate, .clientKey]
+        ),
         ("Uploads", [.uploadProtocol, .partSize, .quietPeriod, .lateRequests, .parallelFiles, .parallelParts]),
         ("The mount", [.readOnly, .allowOther, .uid, .gid, .umask, .metadataAge, .kernelAge]),
         ("Local state", [.stateDirectory, .cacheDirectory, .cacheSize, .cacheFree, .blockSize]),
@@ -15,7 +19,8 @@ package enum OptionDocumentation {
     package static func help() -> String {
         var lines: [String] = []
         for group in groups {
-            for definition in group.names.map(\.definition) where definition.scope != .flusher {
+            for definition in group.names.map(\.definition)
+            where definition.scope != .flusher && definition.scope != .section {
                 let standard = definition.standard.map { $0 == "false" ? "" : " [\($0)]" } ?? ""
                 let name =
                     definition.placeholder.isEmpty
@@ -48,6 +53,7 @@ extension OptionScope {
     fileprivate var places: String {
         switch self {
         case .volume: "`-o`, `[volume]`"
+        case .section: "`[volume]`"
         case .policy: "`-o`, `[volume]`, `[policy]`"
         case .flusher: "`[policy]`"
         }

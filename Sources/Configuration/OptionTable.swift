@@ -7,6 +7,8 @@ extension OptionName {
         switch self {
         case .endpoint, .region, .profile, .pathStyle, .anonymous, .connectTimeout, .stallTimeout:
             remoteDefinition
+        case .username, .password, .bearerToken, .authorityFile, .clientCertificate, .clientKey:
+            accessDefinition
         case .uploadProtocol, .partSize, .quietPeriod, .lateRequests, .parallelFiles, .parallelParts:
             uploadDefinition
         case .readOnly, .allowOther, .uid, .gid, .umask, .metadataAge, .kernelAge:
@@ -55,6 +57,23 @@ extension OptionName {
             row(.seconds(1...300), .policy, "10s", "TIME", "Give up connecting to the remote after this time.")
         default:
             row(.seconds(5...3600), .policy, "30s", "TIME", "Give up a request when nothing moved for this time.")
+        }
+    }
+
+    private var accessDefinition: OptionDefinition {
+        switch self {
+        case .username:
+            row(.text, .section, nil, "NAME", "http: the login's name. Otherwise the host's entry of ~/.netrc.")
+        case .password:
+            row(.text, .section, nil, "TEXT", "http: the login's password.")
+        case .bearerToken:
+            row(.text, .section, nil, "TEXT", "http: a token to show instead of a name and password.")
+        case .authorityFile:
+            row(.path, .volume, nil, "PATH", "https: trust the certificates in this file instead of the system's.")
+        case .clientCertificate:
+            row(.path, .volume, nil, "PATH", "https: show the server this certificate (PEM).")
+        default:
+            row(.path, .volume, nil, "PATH", "https: the certificate's key (PEM). Default: in the same file.")
         }
     }
 

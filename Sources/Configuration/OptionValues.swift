@@ -65,6 +65,12 @@ extension OptionValues {
                     "unknown option\(suggestion(for: key)); see moorage mount --help"
                 )
             }
+            guard name.definition.scope != .section else {
+                throw ConfigurationError(
+                    "\(place) \(key)",
+                    "is secret and belongs into a [volume NAME] of the configuration file, where nobody else sees it"
+                )
+            }
             guard name.definition.scope != .flusher else {
                 throw ConfigurationError(
                     "\(place) \(key)",

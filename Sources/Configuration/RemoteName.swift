@@ -3,26 +3,41 @@
 
 internal import Base
 
-/// What the user calls a remote: `s3://BUCKET[/PREFIX]`, or the name of a section of the configuration file.
+/// What the user calls a remote: `s3://BUCKET[/PREFIX]`, `http(s)://HOST[:PORT]/PATH/`, or the name of a section of
+/// the configuration file.
 package enum RemoteName: Hashable, Sendable, CustomStringConvertible {
     case s3(bucket: String, prefix: String)
+    /// A folder of a web server: the URL in one spelling, with a slash at its end.
+    case http(url: String)
     case section(String)
 
     /// Reads and checks a remote's name; the prefix loses slashes at both ends.
     package init(_ text: String) throws(ConfigurationError) {
         if text.hasPrefix("s3://") {
             self = try RemoteName.parseS3(text)
+        } else if RemoteName.isWeb(text) {
+            self = .http(url: try WebFolder.normalized(text))
         } else if text.contains("://") {
-            throw ConfigurationError(text, "this kind of remote is not supported; use s3://BUCKET[/PREFIX]")
+            throw ConfigurationError(
+                text,
+                "this kind of remote is not supported; use s3://BUCKET[/PREFIX] or http(s)://HOST/PATH/"
+            )
         } else {
             guard RemoteName.isSectionName(text) else {
                 throw ConfigurationError(
                     text,
-                    "not a remote: use s3://BUCKET[/PREFIX] or the name of a section of the configuration file"
+                    "not a remote: use s3://BUCKET[/PREFIX], http(s)://HOST/PATH/ or the name of a section of the "
+                        + "configuration file"
                 )
             }
             self = .section(text)
         }
+    }
+
+    /// Whether the text is meant as the URL of a web server's folder.
+    package static func isWeb(_ text: String) -> Bool {
+        let lowered = text.prefix(8).lowercased()
+        return lowered.hasPrefix("http://") || lowered.hasPrefix("https://")
     }
 
     private static func parseS3(_ text: String) throws(ConfigurationError) -> RemoteName {
@@ -69,6 +84,7 @@ package enum RemoteName: Hashable, Sendable, CustomStringConvertible {
     package var description: String {
         switch self {
         case .s3(let bucket, let prefix): prefix.isEmpty ? "s3://\(bucket)" : "s3://\(bucket)/\(prefix)"
+        case .http(let url): url
         case .section(let name): name
         }
     }

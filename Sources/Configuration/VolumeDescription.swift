@@ -19,6 +19,12 @@ package struct VolumeDescription: Codable, Hashable, Sendable {
     package var prefix: String
     /// The server's URL without a path; nil for Amazon S3.
     package var endpoint: String?
+    /// The folder of a web server, which has no bucket, prefix and endpoint.
+    package var url: String?
+    /// PEM files for a web server over TLS.
+    package var authorityFile: String?
+    package var clientCertificate: String?
+    package var clientKey: String?
     package var region: String?
     package var profile: String?
     /// nil: path style when there is an endpoint.
@@ -61,10 +67,27 @@ package struct VolumeDescription: Codable, Hashable, Sendable {
         }
         let endpoint = try (values.text(.endpoint) ?? variable("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"))
             .map(EndpointURL.normalized)
+        for option in [OptionName.username, .password, .bearerToken, .authorityFile, .clientCertificate, .clientKey]
+        where values[option] != nil {
+            throw ConfigurationError(option.rawValue, "is for http:// and https:// remotes, not for s3://\(bucket)")
+        }
         self.init(bucket: bucket, prefix: prefix, name: name, endpoint: endpoint, values: values)
         region = values.text(.region) ?? variable("AWS_REGION", "AWS_DEFAULT_REGION")
         // Keys in the environment go before a profile named there.
         profile = values.text(.profile) ?? (variable("AWS_ACCESS_KEY_ID") == nil ? variable("AWS_PROFILE") : nil)
+    }
+
+    /// Describes the folder of a web server; `url` is as ``RemoteName`` has it.
+    package init(url: String, name: String? = nil, values: OptionValues) throws(ConfigurationError) {
+        self.init(bucket: "", prefix: "", name: name, endpoint: nil, values: values)
+        self.url = url
+        id = VolumeDescription.identifier(endpoint: url, bucket: "", prefix: "")
+        authorityFile = values.text(.authorityFile)
+        clientCertificate = values.text(.clientCertificate)
+        clientKey = values.text(.clientKey)
+        guard clientKey == nil || clientCertificate != nil else {
+            throw ConfigurationError("client_key", "needs client_cert, the certificate that the key is for")
+        }
     }
 
     private init(bucket: String, prefix: String, name: String?, endpoint: String?, values: OptionValues) {
@@ -89,8 +112,8 @@ package struct VolumeDescription: Codable, Hashable, Sendable {
         cacheDirectory = values.text(.cacheDirectory)
     }
 
-    /// The remote as the user writes it: `s3://BUCKET[/PREFIX]`.
-    package var remote: String { RemoteName.s3(bucket: bucket, prefix: prefix).description }
+    /// The remote as the user writes it: `s3://BUCKET[/PREFIX]` or the URL of a web server's folder.
+    package var remote: String { url ?? RemoteName.s3(bucket: bucket, prefix: prefix).description }
 
     /// The id of the volume at these coordinates.
     package static func identifier(endpoint: String?, bucket: String, prefix: String) -> String {

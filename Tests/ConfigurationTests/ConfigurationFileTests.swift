@@ -47,10 +47,10 @@ import Testing
         ("quiet_period = 1", "/c:1: a key before the first [section]"),
         ("[policy]\n[policy]", "/c:2: [policy] stands already on line 1"),
         ("[policy]\nquiet_period=1\nquiet_period=2", "/c:3: quiet_period stands already on line 2"),
-        ("[volume a]\nregion = x", "/c:1: [volume a] has no remote = s3://BUCKET"),
+        ("[volume a]\nregion = x", "/c:1: [volume a] has no remote = s3://BUCKET or http://HOST/PATH/"),
         (
             "[volume a]\nremote = ftp://x",
-            "/c:2: ftp://x: this kind of remote is not supported; use s3://BUCKET[/PREFIX]"
+            "/c:2: ftp://x: this kind of remote is not supported; use s3://BUCKET[/PREFIX] or http(s)://HOST/PATH/"
         ),
         ("[volumes]", "/c:1: unknown section [volumes]: [policy] or [volume NAME] is meant"),
         ("[policy", "/c:1: section without closing ]"),

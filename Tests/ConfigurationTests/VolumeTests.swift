@@ -15,12 +15,61 @@ import Testing
         #expect(try RemoteName("backup") == .section("backup"))
     }
 
+    @Test(
+        arguments: [
+            ("http://h", "http://h/"), ("HTTP://Host:80/a", "http://host/a/"), ("https://h:443/a/", "https://h/a/"),
+            ("https://h:80/a//", "https://h:80/a/"), ("http://[::1]:8080/", "http://[::1]:8080/"),
+            ("http://h/a b/ü%20", "http://h/a%20b/%C3%BC%20/"), ("http://h/@x", "http://h/@x/"),
+        ]
+    )
+    func foldersOfWebServersHaveOneSpelling(text: String, url: String) throws {
+        #expect(try RemoteName(text) == .http(url: url))
+    }
+
     @Test(arguments: [
-        "s3://", "s3://a", "s3:///x", "s3://bad..name", "s3://b b", "s3://bucket/a//b", "s3://bucket/../x", "http://h/",
-        "a/b", "",
+        "s3://", "s3://a", "s3:///x", "s3://bad..name", "s3://b b", "s3://bucket/a//b", "s3://bucket/../x", "ftp://h/",
+        "a/b", "", "http://", "http:///x", "http://u:p@h/", "http://h/a//b", "http://h/../x", "http://h/%2E%2e/x",
+        "http://h/?q", "http://h/a#b", "http://h h/", "http://h\\x/",
     ])
     func wrongNamesAreRefused(text: String) {
         #expect(throws: ConfigurationError.self) { _ = try RemoteName(text) }
+    }
+}
+
+@Suite struct WebVolumeTests {
+    @Test func aWebServersFolderIsAVolumeOfItsOwn() throws {
+        let volume = try VolumeDescription(url: "http://h/a/", values: OptionValues())
+        #expect(volume.remote == "http://h/a/")
+        #expect(volume.id != (try VolumeDescription(url: "http://h/b/", values: OptionValues())).id)
+    }
+
+    @Test func secretsAreRefusedOnTheCommandLine() {
+        for option in ["password=x", "username=x", "bearer_token=x"] {
+            #expect(throws: ConfigurationError.self) { _ = try OptionValues(mountOptions: option) }
+        }
+    }
+
+    @Test func certificatesAreForWebServers() throws {
+        let values = try OptionValues(mountOptions: "ca_file=/ca,client_cert=/cert,client_key=/key")
+        let volume = try VolumeDescription(url: "https://h/", values: values)
+        #expect(volume.authorityFile == "/ca" && volume.clientCertificate == "/cert" && volume.clientKey == "/key")
+        #expect(throws: ConfigurationError.self) {
+            _ = try VolumeDescription(bucket: "bucket", prefix: "", values: values, environment: [:])
+        }
+        let keyAlone = try OptionValues(mountOptions: "client_key=/key")
+        #expect(throws: ConfigurationError.self) { _ = try VolumeDescription(url: "https://h/", values: keyAlone) }
+    }
+
+    @Test func aFileWithAPasswordMustBePrivate() throws {
+        let path = "/tmp/moorage-test-\(Randomness.hexadecimal(bytes: 8))"
+        defer { _ = unlink(path) }
+        let text = "[volume files]\nremote = http://h/\nusername = me\npassword = secret\n"
+        try Files.writeAtomically(path, Array(text.utf8), mode: 0o600)
+        let file = try ConfigurationFile(reading: path)
+        #expect(file.volume(named: "files")?.values.text(.password) == "secret")
+        chmod(path, 0o640)
+        let failure = #expect(throws: ConfigurationError.self) { _ = try ConfigurationFile(reading: path) }
+        #expect(failure?.description.contains("secret") == false)
     }
 }
 

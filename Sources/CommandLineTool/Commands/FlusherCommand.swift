@@ -33,7 +33,7 @@ enum FlusherCommand {
         let policy = instance.configuration.policy
         options.largeUploads = policy.number(.parallelFiles).map(Int.init) ?? options.largeUploads
         options.partsPerFile = policy.number(.parallelParts).map(Int.init) ?? options.partsPerFile
-        let stores = VolumeStores(directories: instance.directories)
+        let stores = VolumeStores(instance: instance)
         return FlusherProcess.run(options: options) { volume, credentials throws(StoreError) in
             try stores.make(volume, credentials)
         }
@@ -43,11 +43,11 @@ enum FlusherCommand {
 /// Makes the stores of all volumes on one transport, which is started with the first of them: not before the
 /// flusher has directed its signals.
 private final class VolumeStores: Sendable {
-    private let directories: Directories
     private let transport = Lock<CurlTransport?>(nil)
+    private let instance: Instance
 
-    init(directories: Directories) {
-        self.directories = directories
+    init(instance: Instance) {
+        self.instance = instance
     }
 
     func make(_ volume: VolumeDescription, _ credentials: HandedCredentials?) throws(StoreError) -> any ObjectStore {
@@ -60,7 +60,8 @@ private final class VolumeStores: Sendable {
         return try volume.store(
             environment: environment,
             transport: try sharedTransport(),
-            scratchOwner: directories.places(of: volume).owner
+            instance: instance,
+            scratchOwner: instance.directories.places(of: volume).owner
         )
     }
 

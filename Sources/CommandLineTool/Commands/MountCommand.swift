@@ -18,7 +18,9 @@ enum MountCommand {
             FlagDefinition("foreground", nil, "stay in the foreground"),
             FlagDefinition("ready-fd", "NUMBER", ""),
         ],
-        summary: "mount a bucket, s3://BUCKET[/PREFIX], or a section of the configuration file",
+        summary:
+            "mount a bucket, s3://BUCKET[/PREFIX], a web server's folder, http(s)://HOST/PATH/, or a section of the "
+            + "configuration file",
         details: OptionDocumentation.help()
     ) { arguments throws(CommandFailure) in
         let instance = try Instance.current()

@@ -13,6 +13,7 @@ internal import Glibc
 internal import Journal
 internal import ObjectStore
 internal import Platform
+internal import Stores
 
 /// The process that serves a mount, in the foreground.
 struct MountProcess {
@@ -33,6 +34,7 @@ struct MountProcess {
         let journal = try openJournal(places)
         do {
             let catalog = try Catalog(directory: places.cache)
+            if remote.store is HTTPStore { try catalog.forgetWeakVersions(prefix: HTTPStore.weakTagPrefix) }
             let cache = try BlockCache(options: cacheOptions(places), source: remote)
             let link = try FlusherLink(
                 launcher: instance.launcher,
@@ -116,8 +118,10 @@ struct MountProcess {
 
     private func connect() throws(CommandFailure) -> Remote {
         do {
-            let transport = try CurlTransport()
-            return Remote(store: try volume.store(environment: ProcessEnvironment.all(), transport: transport))
+            let transport = try CurlTransport(configuration: volume.transportConfiguration)
+            let environment = ProcessEnvironment.all()
+            let store = try volume.store(environment: environment, transport: transport, instance: instance)
+            return Remote(store: store)
         } catch {
             throw CommandFailure("mount: \(request.remote): \(error)")
         }
@@ -127,7 +131,8 @@ struct MountProcess {
     private func check(_ remote: Remote, wasKnown: Bool) throws(CommandFailure) -> String? {
         do throws(StoreError) {
             try remote.store.check()
-            return nil
+            guard let web = remote.store as? HTTPStore, !web.canList else { return nil }
+            return "\(request.remote) does not tell what it holds: its files can be opened by their paths, not listed"
         } catch {
             guard error.cause == .unreachable || error.cause == .temporary, wasKnown else {
                 throw CommandFailure("mount: \(request.remote): \(error)")

@@ -30,7 +30,7 @@ struct MountRequest: Sendable {
             guard let found = instance.configuration.volume(named: section) else {
                 throw ConfigurationError(
                     text,
-                    "no such section in \(instance.directories.configuration); use s3://BUCKET[/PREFIX] or add [volume \(text)]"
+                    "no such section in \(instance.directories.configuration); use s3://BUCKET[/PREFIX], http(s)://HOST/PATH/ or add [volume \(text)]"
                 )
             }
             name = section
@@ -38,17 +38,24 @@ struct MountRequest: Sendable {
             values = values.overridden(by: found.values)
         }
         values = values.overridden(by: given)
-        guard case .s3(let bucket, let prefix) = remote else { throw ConfigurationError(text, "not a remote") }
+        var volume: VolumeDescription
+        switch remote {
+        case .s3(let bucket, let prefix):
+            volume = try VolumeDescription(
+                bucket: bucket,
+                prefix: prefix,
+                name: name,
+                values: values,
+                environment: MountRequest.completed(environment, profile: values.text(.profile))
+            )
+        case .http(let url):
+            volume = try VolumeDescription(url: url, name: name, values: values)
+            values.set(.readOnly, .flag(true))
+        case .section: throw ConfigurationError(text, "not a remote")
+        }
         self.remote = text
         self.mountpoint = mountpoint
         self.values = values
-        var volume = try VolumeDescription(
-            bucket: bucket,
-            prefix: prefix,
-            name: name,
-            values: values,
-            environment: MountRequest.completed(environment, profile: values.text(.profile))
-        )
         volume.mountpoint = mountpoint
         self.volume = volume
     }

@@ -16,7 +16,19 @@ extension VolumeDescription {
     func store(
         environment: [String: String],
         transport: CurlTransport,
+        instance: Instance,
         scratchOwner: String? = nil
+    ) throws(StoreError) -> any ObjectStore {
+        guard let url else {
+            return try bucketStore(environment: environment, transport: transport, scratchOwner: scratchOwner)
+        }
+        return try webStore(url, environment: environment, transport: transport, instance: instance)
+    }
+
+    private func bucketStore(
+        environment: [String: String],
+        transport: CurlTransport,
+        scratchOwner: String?
     ) throws(StoreError) -> S3Store {
         var configuration = S3StoreConfiguration(
             endpoint: endpoint,

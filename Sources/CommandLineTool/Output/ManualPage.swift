@@ -21,6 +21,9 @@ enum ManualPage {
             "Mounts an S3 bucket, or the part of it under a prefix, as a folder. What is written is kept in a local",
             "journal and sent by a process of its own, the flusher, which goes on after the mount is gone and takes up",
             "interrupted transfers where the remote's copy of them ends.",
+            ".PP",
+            "The folder of a web server (http:// or https://) is mounted read-only. A login comes from ~/.netrc or",
+            "from [volume NAME] of the configuration file; proxies come from the environment.",
             ".SH COMMANDS",
         ]
         for command in commands { lines += section(command) }
@@ -53,7 +56,7 @@ enum ManualPage {
         for definition in OptionDocumentation.groups.flatMap(\.names).map(\.definition) {
             let value = definition.placeholder.isEmpty ? "" : "=\(definition.placeholder)"
             let standard = definition.standard.map { " Default: \($0)." } ?? ""
-            let place = definition.scope == .flusher ? " Only in [policy]." : ""
+            let place = definition.scope.only.map { " Only in \($0)." } ?? ""
             lines += [".TP", ".B \(definition.name.rawValue)\(value)", escaped(definition.summary + standard + place)]
         }
         return lines
@@ -64,6 +67,8 @@ enum ManualPage {
             ".SH ENVIRONMENT", ".TP", ".B AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN",
             "Credentials. Otherwise those of AWS_PROFILE in the AWS files are used.",
             ".TP", ".B AWS_ENDPOINT_URL, AWS_REGION, AWS_PROFILE", "Where the settings are silent.",
+            ".TP", ".B http_proxy, https_proxy, all_proxy, no_proxy", "Proxies, as curl(1) understands them.",
+            ".TP", ".B NETRC", "Another file than ~/.netrc for the logins of web servers.",
             ".TP", ".B MOORAGE_CONFIG, MOORAGE_STATE_DIR, MOORAGE_CACHE_DIR, MOORAGE_RUNTIME_DIR",
             "Other places for the configuration file, the journals, the cache and the sockets.",
             ".TP", ".B MOORAGE_SERVE_SECRET_KEY", "The secret key for \\fBserve \\-\\-access\\-key\\fR.",
@@ -87,5 +92,16 @@ enum ManualPage {
             }
         }
         return plain.hasPrefix(".") || plain.hasPrefix("'") ? "\\&" + plain : plain
+    }
+}
+
+extension OptionScope {
+    /// The one place where such a setting may stand, nil when there are several.
+    fileprivate var only: String? {
+        switch self {
+        case .flusher: "[policy]"
+        case .section: "[volume NAME]"
+        case .volume, .policy: nil
+        }
     }
 }

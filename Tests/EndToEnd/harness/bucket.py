@@ -21,7 +21,7 @@ def clean_environment():
     return {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("AWS_", "MOORAGE_", "RCLONE_", "http_proxy", "https_proxy"))
+        if not name.startswith(("AWS_", "MOORAGE_", "RCLONE_", "NETRC", "http_proxy", "https_proxy", "all_proxy"))
     }
 
 
