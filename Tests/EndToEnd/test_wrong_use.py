@@ -127,7 +127,8 @@ def test_wrong_configuration_file_names_file_and_line(instance, point):
     result = instance.run("mount", "s3://bucket", point, *options(instance), check=False)
     assert result.returncode != 0
     assert instance.environment["MOORAGE_CONFIG"] in result.stderr and "no_such_key" in result.stderr
-    assert ":3" in result.stderr or "line 3" in result.stderr, result.stderr
+    line = open(instance.environment["MOORAGE_CONFIG"]).read().splitlines().index("no_such_key = 1") + 1
+    assert f":{line}" in result.stderr or f"line {line}" in result.stderr, result.stderr
 
 
 def test_wrong_remotes(instance, point):
