@@ -3,6 +3,7 @@
 
 import Base
 import Database
+import Glibc
 import Journal
 import Platform
 import Testing
@@ -38,6 +39,21 @@ import Testing
         #expect(try journal.removeOrphans() == 1)
         #expect(try FileStatus.of(journal.stagingPath(try #require(released.first).id)) == nil)
         #expect(try FileStatus.of(journal.stagingPath(open.id)) != nil)
+    }
+
+    /// A flusher may open the journal while a mount is still bringing it in order.
+    @Test func filesAreKeptWhoseRowsMayYetBeFound() throws {
+        try fixture.save("a", "precious")
+        for suffix in ["", "-wal", "-shm"] { _ = unlink("\(fixture.scratch.path)/journal.sqlite\(suffix)") }
+        #expect(try Journal(directory: fixture.scratch.path).removeOrphans() == nil)
+        #expect(try fixture.staging() == 1)
+        // As a salvage leaves it, ended after the copy of all rows.
+        try fixture.damage("INSERT INTO meta VALUES ('boot', 'one'), ('salvaging', '1')")
+        #expect(try Journal(directory: fixture.scratch.path).removeOrphans() == nil)
+        try fixture.recover()
+        let names = try fixture.quarantined()
+        #expect(names.count == 1, "it was taken for waste")
+        #expect(try journal.removeOrphans() == 0)
     }
 
     @Test func newAttributesBecomeACopyOntoItself() throws {

@@ -89,7 +89,7 @@ extension Engine {
     private func removeOrphans(_ session: VolumeSession) {
         guard state.inspect({ $0.volumes[session.id]?.mayHaveOrphans ?? false }) else { return }
         do throws(JournalError) {
-            try session.journal.removeOrphans()
+            guard try session.journal.removeOrphans() != nil else { return }
             state.inspect { $0.volumes[session.id]?.mayHaveOrphans = false }
         } catch {
             Log.warning("flusher", "\(session.description.remote): files of finished content stay for now: \(error)")

@@ -9,10 +9,10 @@ extension Journal {
     /// Deletes the staging files of no generation, which a process left that was killed between
     /// ``releaseGenerations(keepingAdoptable:limit:)`` and the removal of the files; returns how many.
     ///
-    /// Right while a mount is at work: a file is made after the row of its generation, and no name is given twice. For
-    /// a journal that was recovered: before that, a file may be the last trace of a row.
-    @discardableResult
-    package func removeOrphans() throws(JournalError) -> Int {
+    /// Right while a mount is at work: a file is made after the row of its generation, and no name is given twice. Nil,
+    /// and nothing is deleted, while the journal is yet to be recovered: a file may be the last trace of a row then.
+    package func removeOrphans() throws(JournalError) -> Int? {
+        guard try isRecovered() else { return nil }
         // In this order a file that comes meanwhile is not among the names.
         let names = try translating { () throws(SystemError) in
             Set(try Files.names(in: "\(directory)/staging").compactMap { Int64($0.string) })
@@ -28,6 +28,13 @@ extension Journal {
             for name in orphans { try removeStaging(GenerationID(name)) }
         }
         return orphans.count
+    }
+
+    private func isRecovered() throws(JournalError) -> Bool {
+        try read { tables throws(JournalError) in
+            let (salvage, boot) = (try tables.text(Salvage.underWay), try tables.text(Recovery.bootKey))
+            return salvage == nil && boot != nil
+        }
     }
 
     private func translating<Value>(_ body: () throws(SystemError) -> Value) throws(JournalError) -> Value {

@@ -11,6 +11,9 @@ internal import Platform
 /// Files go to quarantine before the commit and are deleted after it, so a crash
 /// at any point leaves either the old rows with their files or the new ones.
 struct Recovery {
+    /// The key in `meta` of the boot in which the journal was last recovered.
+    static let bootKey = "boot"
+
     let journal: Journal
     let tables: Tables
     let now: Timestamp
@@ -31,15 +34,18 @@ struct Recovery {
     ) throws(JournalError) {
         let start = report
         let done = try journal.write(durable: true) { tables throws(JournalError) in
-            let known = try tables.text("boot")
+            let known = try tables.text(bootKey)
+            // Also one that was cut short, of which nothing else tells.
+            let salvage = try tables.text(Salvage.underWay)
+            let isSalvaged = start.salvagedFrom != nil || salvage != nil
             var recovery = Recovery(
                 journal: journal,
                 tables: tables,
                 now: now,
                 isNewBoot: known != nil && known != boot,
-                isContinued: known != nil && start.salvagedFrom == nil,
+                isContinued: known != nil && !isSalvaged,
                 report: start,
-                hasLostRows: start.salvagedFrom != nil
+                hasLostRows: isSalvaged
             )
             try recovery.run(boot)
             return recovery
@@ -67,7 +73,8 @@ struct Recovery {
         try recoverGenerations()
         try recoverNodes()
         try collectGarbage(names)
-        try tables.setText("boot", boot)
+        try tables.setText(Self.bootKey, boot)
+        try tables.connection.run("DELETE FROM meta WHERE key = ?", [.text(Salvage.underWay)])
     }
 
     /// Removes rows whose values make no sense, so that they cannot stop the others from being read.

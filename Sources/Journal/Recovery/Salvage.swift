@@ -8,6 +8,9 @@ internal import Platform
 
 /// Saves what can be read of a damaged database.
 enum Salvage {
+    /// The key in `meta` that a journal has from the beginning of a salvage to the end of the recovery after it.
+    static let underWay = "salvaging"
+
     /// Moves the database's files into a new directory below `quarantine/`.
     static func setAside(_ directory: String, in target: String) throws(JournalError) {
         do throws(SystemError) {
@@ -29,6 +32,11 @@ enum Salvage {
         guard let old = try? Database(path: path) else {
             Log.error("journal", "\(path) cannot be opened; no rows were saved")
             return
+        }
+        do throws(JournalError) {
+            try journal.write { tables throws(JournalError) in try tables.setText(underWay, "1") }
+        } catch {
+            Log.error("journal", "\(error)")
         }
         for (table, key) in [
             ("generation", "id"), ("node", "id"), ("transfer", "id"), ("part", "transfer, number"),
