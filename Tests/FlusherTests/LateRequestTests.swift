@@ -181,6 +181,22 @@ import Testing
         }
     }
 
+    @Test func aClockThatIsSetBackMakesNobodyWaitLonger() throws {
+        let store = FakeStore()
+        try withFlusher(store, lateRequests: 0.5) { fixture, client in
+            let other = try fixture.journal.createFile(
+                at: ObjectKey("open"),
+                attributes: FlusherFixture.attributes,
+                remote: .absent
+            )
+            let request = try #require(try fixture.journal.noteRequest(for: other, key, .deletion))
+            try fixture.journal.doubt(request, until: Timestamp.now().advanced(bySeconds: 3600))
+            try fixture.write("a", [1, 2])
+            try flush(fixture, client)
+            #expect(store.holds(key, [1, 2]))
+        }
+    }
+
     @Test func nothingIsInDoubtAfterAnswers() throws {
         let store = FakeStore()
         try withFlusher(store, lateRequests: 3600) { fixture, client in

@@ -100,6 +100,12 @@ extension RowWork {
             return 1
         }
         let left = Double(end.nanoseconds - Timestamp.now().nanoseconds) / 1e9
+        let longest = session.description.lateness
+        if left > longest {
+            // Written before the clock was set back.
+            try journal { (journal) throws(JournalError) in try journal.doubt(doubt.id, until: session.endOfDoubt) }
+            return longest
+        }
         guard left <= 0 else { return left }
         try journal { (journal) throws(JournalError) in try journal.endDoubt(doubt.id) }
         return 0

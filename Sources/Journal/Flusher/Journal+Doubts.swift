@@ -75,7 +75,7 @@ extension Journal {
         }
     }
 
-    /// Forgets what was in doubt until `now`, but for what a tombstone still has to look after.
+    /// Forgets what was in doubt until `now`, but for the writes that a tombstone still has to look after.
     package func forgetDoubts(endedBefore now: Timestamp) throws(JournalError) {
         let hasAny = try read { tables throws(JournalError) in
             try tables.connection.exists("SELECT 1 FROM doubt WHERE ends_at <= ? LIMIT 1", [.time(now)])
@@ -83,7 +83,8 @@ extension Journal {
         guard hasAny else { return }
         try write { tables throws(JournalError) in
             for doubt in try tables.doubts("WHERE ends_at <= ?", [.time(now)]) {
-                if let row = try tables.node(at: doubt.key.withoutMarkerSlash), row.isTombstone { continue }
+                let row = try tables.node(at: doubt.key.withoutMarkerSlash)
+                if doubt.kind == .write, row?.isTombstone ?? false { continue }
                 try tables.removeDoubt(doubt.id)
             }
         }
