@@ -127,11 +127,10 @@ final class Engine: Sendable {
             }
             state.update { _ in }
             let pause = state.inspect { Self.pause(&$0) }
+            let end = monotonicSeconds() + pause
             _ = state.wait(timeout: pause) { state in
-                let now = monotonicSeconds()
-                let isDue =
-                    state.isStopping || state.scanAt <= now || state.volumes.values.contains { $0.refreshAt <= now }
-                return isDue ? true : nil
+                // What came meanwhile may be due before that, by more than the time that passes between two looks.
+                state.isStopping || monotonicSeconds() + Self.pause(&state) < end - 0.005 ? true : nil
             }
         }
     }

@@ -21,11 +21,21 @@ extension RowWork {
 
     /// Throws `later` while power loss could take back what would be sent: the row would then go back to older
     /// content, and that over the newer one at the remote.
+    ///
+    /// The mount, or maintenance where there is none, is about to see to their sync. Most often that is a matter of
+    /// moments, and what is behind in the queue waits for the same sync: so it is waited for here, for a while.
     func checkSafe(_ node: JournalNode) throws(WorkFailure) {
-        guard let generation = node.generation, !generation.isSendable else { return }
-        if generation.doubt == .failed { throw .attention(SyncDoubt.attention) }
-        // The mount, or maintenance where there is none, is about to see to that.
-        throw .later(0.1, "its bytes are not safe from power loss yet")
+        guard var generation = node.generation else { return }
+        for _ in 0..<25 where !generation.isSendable {
+            if generation.doubt == .failed { throw .attention(SyncDoubt.attention) }
+            guard job.cancellation.sleep(0.01) else { break }
+            let id = generation.id
+            guard let now = try journal({ (journal) throws(JournalError) in try journal.generation(id) }) else {
+                throw .changed
+            }
+            generation = now
+        }
+        if !generation.isSendable { throw .later(0.1, "its bytes are not safe from power loss yet") }
     }
 
     /// Goes on with an upload to a path that its row has left.
