@@ -20,6 +20,7 @@ package final class Journal: Sendable {
     let disk: DiskSync
     /// Open from the beginning, so that no error of the file system is missed.
     let stagingFolder: FileDescriptor
+    private let identity: [UInt64]?
 
     /// Opens the journal in a volume's state directory, creating both when missing.
     ///
@@ -38,6 +39,26 @@ package final class Journal: Sendable {
         let path = "\(directory)/journal.sqlite"
         writer = try Database(path: path, migrations: Schema.migrations)
         reader = try Database(path: path)
+        identity = Self.identity(of: path)
+    }
+
+    /// Whether another database has the name by now: the mount found this one damaged.
+    package var isSetAside: Bool {
+        guard let now = Self.identity(of: "\(directory)/journal.sqlite") else { return false }
+        return now != identity
+    }
+
+    /// Whether the journal was brought in order: until then rows, and files of rows, may be missing.
+    package func isRecovered() throws(JournalError) -> Bool {
+        try read { tables throws(JournalError) in
+            let (salvage, boot) = (try tables.text(Salvage.underWay), try tables.text(Recovery.bootKey))
+            return salvage == nil && boot != nil
+        }
+    }
+
+    private static func identity(of path: String) -> [UInt64]? {
+        guard let status = try? FileStatus.of(path) else { return nil }
+        return [status.device, status.inode]
     }
 
     /// The file with a generation's bytes; it exists once something was written.

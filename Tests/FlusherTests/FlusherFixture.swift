@@ -48,8 +48,8 @@ final class FlusherFixture: Sendable {
         let places = directories.places(of: description)
         try places.prepare()
         try description.save(to: places.description)
-        journal = try Journal(directory: places.state)
         lock = try FileLock(acquiring: places.mountLock)
+        journal = try Journal.recovering(directory: places.state).journal
     }
 
     /// Starts the flusher on a thread of its own and waits until it answers.

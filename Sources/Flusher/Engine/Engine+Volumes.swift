@@ -23,9 +23,11 @@ extension Engine {
         let (volumes, damaged) = VolumeDescription.all(in: options.directories)
         for problem in damaged { Log.warning("flusher", problem) }
         for description in volumes {
-            let known = state.inspect { $0.volumes[description.id]?.session.description }
-            if known == description { continue }
+            let known = state.inspect { $0.volumes[description.id]?.session }
+            let isSetAside = known?.journal.isSetAside ?? false
+            if known?.description == description, !isSetAside { continue }
             if known != nil, !isIdle(description.id) { continue }
+            if isSetAside { close(description.id) }
             open(description)
         }
     }
@@ -38,11 +40,22 @@ extension Engine {
         }
     }
 
+    /// Forgets a volume whose journal a mount set aside.
+    private func close(_ id: String) {
+        state.update { state in
+            state.scheduler.removeVolume(id)
+            state.volumes[id] = nil
+        }
+    }
+
     /// Opens a volume, recovering it first when no mount holds it.
     private func open(_ description: VolumeDescription) {
         let places = options.directories.places(of: description)
         do throws(DatabaseError) {
-            let journal = try openJournal(places)
+            guard let journal = try openJournal(places) else {
+                Log.info("flusher", "\(description.remote): a mount is bringing the journal in order")
+                return state.update { $0.scanAt = min($0.scanAt, monotonicSeconds() + 1) }
+            }
             let session = try VolumeSession(
                 description: description,
                 places: places,
@@ -68,7 +81,8 @@ extension Engine {
         }
     }
 
-    private func openJournal(_ places: VolumePlaces) throws(DatabaseError) -> Journal {
+    /// Nil while a mount is bringing the journal in order: rows that others are meant to go with may be missing.
+    private func openJournal(_ places: VolumePlaces) throws(DatabaseError) -> Journal? {
         let lock: FileLock?
         do throws(SystemError) {
             lock = try FileLock(acquiring: places.mountLock)
@@ -76,7 +90,10 @@ extension Engine {
             // No folder yet, or no right to it: opening the journal says it better.
             lock = nil
         }
-        guard lock != nil else { return try Journal(directory: places.state) }
+        guard lock != nil else {
+            let journal = try Journal(directory: places.state)
+            return try journal.isRecovered() ? journal : nil
+        }
         let (journal, report) = try Journal.recovering(directory: places.state)
         if report.isNotable { Log.warning("flusher", "recovered \(places.state): \(report.items.count) items") }
         return journal

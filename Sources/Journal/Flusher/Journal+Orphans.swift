@@ -30,13 +30,6 @@ extension Journal {
         return orphans.count
     }
 
-    private func isRecovered() throws(JournalError) -> Bool {
-        try read { tables throws(JournalError) in
-            let (salvage, boot) = (try tables.text(Salvage.underWay), try tables.text(Recovery.bootKey))
-            return salvage == nil && boot != nil
-        }
-    }
-
     private func translating<Value>(_ body: () throws(SystemError) -> Value) throws(JournalError) -> Value {
         do throws(SystemError) {
             return try body()
