@@ -51,6 +51,8 @@ final class FakeStore: ObjectStore {
         var unannounced: Set<String> = []
         /// How many of the next multipart uploads are begun without an answer.
         var creationsToLose = 0
+        /// Aborts whose repetition finds nothing, as the answer to the first was lost.
+        var abortsToRepeat = 0
         var tagCounter = 0
         /// Requests of these names are cut off and kept, to be carried out by ``FakeStore/deliver()``.
         var holding: Set<String> = []
@@ -370,7 +372,12 @@ final class FakeStore: ObjectStore {
     }
 
     func abortMultipartUpload(_ key: ObjectKey, uploadID: String) throws(StoreError) {
-        try request("abort", key) { state in state.uploads[uploadID] = nil }
+        try request("abort", key) { (state) throws(StoreError) in
+            state.uploads[uploadID] = nil
+            guard state.abortsToRepeat > 0 else { return }
+            state.abortsToRepeat -= 1
+            throw StoreError(.noSuchUpload, "there is no such upload")
+        }
     }
 
     func listMultipartUploads(_ key: ObjectKey) throws(StoreError) -> [UploadInProgress] {

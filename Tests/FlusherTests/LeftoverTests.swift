@@ -28,7 +28,10 @@ import Testing
         let store = FakeStore()
         let fixture = try FlusherFixture(store: store, uploadProtocol: "s3-multipart", partSize: 100_000)
         defer { fixture.remove() }
-        store.state.withLock { $0.creationsToLose = 2 }
+        store.state.withLock { state in
+            state.creationsToLose = 2
+            state.abortsToRepeat = 1
+        }
         store.foreignUpload("before", "big", initiated: Timestamp.now().advanced(bySeconds: -30))
         store.foreignUpload("sending", "big", parts: [1: [1]])
         store.foreignUpload("elsewhere", "bigger")

@@ -111,9 +111,7 @@ struct LeftoverSweep {
 
     private func carryOut(_ verdict: LostCreations.Verdict, _ key: ObjectKey) throws(WorkFailure) {
         for abort in verdict.aborts {
-            try work.remote { (store) throws(StoreError) in
-                try store.abortMultipartUpload(key, uploadID: abort.upload)
-            }
+            try TransferCleanup(work: work).abortMultipart(key, abort.upload)
             Log.notice("flusher", "\(key): ended an upload whose name had not arrived")
             try remove(abort.doubt)
         }

@@ -100,7 +100,7 @@ struct TransferCleanup {
     }
 
     /// Aborts an upload until no part of it is left: one that was on its way at the first abort may arrive after it.
-    private func abortMultipart(_ key: ObjectKey, _ upload: String) throws(WorkFailure) {
+    func abortMultipart(_ key: ObjectKey, _ upload: String) throws(WorkFailure) {
         for _ in 0..<Self.abortLimit {
             let wasGone = try isGone { () throws(WorkFailure) in
                 try work.remote { (store) throws(StoreError) in try store.abortMultipartUpload(key, uploadID: upload) }
