@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 import Base
+import Configuration
 import Control
 import Flusher
 import Glibc
@@ -338,6 +339,33 @@ import Testing
             for _ in 0..<300 where try !fixture.pending().isEmpty { usleep(50_000) }
             #expect(store.objects.count == 20)
         }
+    }
+
+    @Test func aFlushDoesNotCallRemoteWhatItCannotLookAt() throws {
+        let store = FakeStore()
+        let fixture = try FlusherFixture(store: store)
+        defer { fixture.remove() }
+        var other = try VolumeDescription(bucket: "c", prefix: "", values: OptionValues(), environment: [:])
+        other.quietPeriod = 0
+        let places = fixture.directories.places(of: other)
+        try places.prepare()
+        try other.save(to: places.description)
+        try Files.makeDirectories(places.state + "/journal.sqlite")
+        let client = try fixture.start()
+        do {
+            _ = try client.stream(.flush(selection: UploadSelection(), timeout: 30), timeout: 60) { _ in }
+            Issue.record("everything was called remote")
+        } catch {
+            #expect("\(error)".hasPrefix("s3://c: "))
+        }
+        // Others are not held up by it.
+        let mine = UploadSelection(volumes: [fixture.description.id])
+        let second = try client.stream(.flush(selection: mine, timeout: 30), timeout: 60) { _ in }
+        guard case .flushed(let remaining) = second, remaining.isEmpty else {
+            Issue.record("\(second)")
+            return try fixture.stop(client)
+        }
+        try fixture.stop(client)
     }
 
     @Test func pausedUploadsWaitAndAFlushSaysWhatIsLeft() throws {

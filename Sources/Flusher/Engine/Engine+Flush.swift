@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 internal import Base
+internal import Configuration
 internal import Control
 internal import Database
 internal import Journal
@@ -26,7 +27,7 @@ extension Engine {
         report: (FlushProgress) -> Bool
     ) -> ControlReply {
         let end = timeout.map { monotonicSeconds() + $0 }
-        scanVolumes()
+        let closed = openAll(selection, until: min(end ?? .infinity, monotonicSeconds() + 10))
         var shares: [Share] = []
         do throws(JournalError) {
             shares = try begin(selection)
@@ -49,7 +50,26 @@ extension Engine {
             for index in shares.indices { look(at: &shares[index], selection) }
         }
         let remaining = shares.flatMap { share in share.remaining.map { self.report($0, share.session) } }
+        // What is pending there is not known, so not all of it can be called remote.
+        if remaining.isEmpty, let closed { return .failed(reason: closed) }
         return .flushed(remaining: Array(remaining.prefix(1000)))
+    }
+
+    /// Opens the volumes of a selection; returns what is in the way of one that cannot be.
+    private func openAll(_ selection: UploadSelection, until end: Double) -> String? {
+        while true {
+            scanVolumes()
+            let (open, failed) = state.inspect { (Set($0.volumes.keys), $0.failed) }
+            let closed = VolumeDescription.all(in: options.directories).volumes.first {
+                !open.contains($0.id) && (selection.volumes.isEmpty || selection.volumes.contains($0.id))
+            }
+            guard let closed else { return nil }
+            if let reason = failed[closed.id] { return "\(closed.remote): \(reason)" }
+            guard monotonicSeconds() < end, !isStopping else {
+                return "\(closed.remote): a mount is bringing its journal in order; try again"
+            }
+            _ = state.wait(timeout: 0.25) { $0.isStopping ? true : nil }
+        }
     }
 
     private func begin(_ selection: UploadSelection) throws(JournalError) -> [Share] {
