@@ -18,8 +18,9 @@ final class GroupCommitter: Sendable {
     private let state = Monitor(State())
     private let files = Lock<[GenerationID: StagingFile]>([:])
     /// How long to gather closed files before they are synced together, in seconds: long enough for many where they
-    /// come fast, and short where an upload would wait for one.
-    private static let gathering = 0.5
+    /// come fast, longer where the disk is slow to sync them, and short where an upload would wait for one.
+    private static let gathering = 0.15
+    private static let longestGathering = 1.0
     private static let shortGathering = 0.05
 
     init(journal: Journal) {
@@ -67,16 +68,20 @@ final class GroupCommitter: Sendable {
     private func run() {
         var isStopping = false
         var isBusy = false
+        var lastSync = 0.0
         while !isStopping {
             isStopping = state.wait { $0.isStopping ? true : $0.isWanted ? false : nil } ?? true
             if !isStopping {
-                let time = isBusy ? Self.gathering : Self.shortGathering
+                let busyTime = min(max(Self.gathering, 3 * lastSync), Self.longestGathering)
+                let time = isBusy ? busyTime : Self.shortGathering
                 _ = state.wait(timeout: time) { $0.isStopping ? true : nil }
             }
             state.inspect { $0.isWanted = false }
             reclaim(everything: false)
+            let started = monotonicSeconds()
             do {
                 isBusy = try synchronizeAll() >= Journal.manyFiles
+                lastSync = monotonicSeconds() - started
             } catch {
                 Log.error("mount", "closed files could not be made durable yet: \(error)")
                 state.inspect { $0.isWanted = true }
