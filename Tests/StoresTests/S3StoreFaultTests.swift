@@ -232,6 +232,20 @@ import Testing
         #expect(fixture.proxy.plan.records.count { $0.query.contains("prefix") } == before, "once a process")
     }
 
+    @Test func aStoreMadeAnewLeavesAloneWhatAnotherIsTrying() throws {
+        let fixture = try StoreFixture { $0.scratchOwner = "me" }
+        let source = try fixture.put("f", [1, 2])
+        func copy(by store: S3Store, to name: String) throws {
+            let (key, target) = (ObjectKey("f"), ObjectKey(name))
+            _ = try store.copy(key, sourceVersion: source, to: target, metadata: nil, condition: .none)
+        }
+        try copy(by: fixture.store, to: "g")
+        let tried = ObjectKey(".moorage-probe-me-folder")
+        try fixture.put(tried.string, [0x78])
+        try copy(by: try fixture.anotherStore(), to: "h")
+        #expect(try fixture.store.status(of: tried, cancellation: nil).version.size == 1)
+    }
+
     @Test func damageOnTheWayIsSeen() throws {
         let fixture = try StoreFixture()
         try fixture.put("first", [1])

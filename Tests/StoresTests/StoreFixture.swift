@@ -24,6 +24,7 @@ final class StoreFixture: @unchecked Sendable {
     let endpoint: String
     let transport: CurlTransport
     private let server: BucketServer?
+    private let makeStore: () throws -> S3Store
 
     init(
         prefix: String = "vol/\(Randomness.hexadecimal(bytes: 4))/",
@@ -60,12 +61,15 @@ final class StoreFixture: @unchecked Sendable {
             prefix: ObjectKey(prefix)
         )
         adjust(&configuration)
-        store = try S3Store(
-            configuration: configuration,
-            credentials: StaticCredentials(accessKeyID: key.0, secretAccessKey: key.1),
-            transport: transport
-        )
+        let credentials = StaticCredentials(accessKeyID: key.0, secretAccessKey: key.1)
+        makeStore = { [configuration, transport] in
+            try S3Store(configuration: configuration, credentials: credentials, transport: transport)
+        }
+        store = try makeStore()
     }
+
+    /// One more over the same bucket.
+    func anotherStore() throws -> S3Store { try makeStore() }
 
     deinit {
         proxy.stop()

@@ -6,6 +6,7 @@ internal import CurlTransport
 internal import ObjectStore
 internal import Platform
 internal import S3Wire
+internal import Synchronization
 
 /// The objects that show what a server can do; each is deleted at once.
 ///
@@ -38,6 +39,21 @@ extension S3Store {
         case underWay
         case done
     }
+
+    /// The stores of a process share it: one made anew, with other credentials say, must not take what another is
+    /// trying just now for something left.
+    static func clearing(_ configuration: S3StoreConfiguration) -> Monitor<Clearing> {
+        guard let owner = configuration.scratchOwner else { return Monitor(.needed) }
+        let remote = [configuration.endpoint ?? "", configuration.bucket, configuration.prefix.string, owner]
+        return clearings.withLock { clearings in
+            if let known = clearings[remote] { return known }
+            let new = Monitor(Clearing.needed)
+            clearings[remote] = new
+            return new
+        }
+    }
+
+    private static let clearings = Lock<[[String]: Monitor<Clearing>]>([:])
 
     func scratch(_ object: ScratchObject) -> ObjectKey { object.name(client.configuration.scratchOwner) }
 

@@ -21,7 +21,7 @@ package final class S3Store: ObjectStore {
     /// The capabilities that are being found out on scratch objects just now.
     private let probing = Monitor(Set<WritableKeyPath<StoreCapabilities, Bool?>>())
     /// Whether scratch objects of an earlier process are cleared away.
-    let clearing = Monitor(Clearing.needed)
+    let clearing: Monitor<Clearing>
     /// Whether the server understands ListObjectsV2.
     let listsVersion2 = Atomic(true)
     /// Whether an entity tag was seen that is the MD5 of what was sent.
@@ -34,6 +34,7 @@ package final class S3Store: ObjectStore {
         transport: CurlTransport
     ) throws(StoreError) {
         client = try S3Client(configuration, credentials: credentials, transport: transport)
+        clearing = Self.clearing(configuration)
     }
 
     package var capabilities: StoreCapabilities { known.withLock { $0 } }
