@@ -35,12 +35,21 @@ enum StatusCommand {
 
     /// What the flusher says, or what the journals say when none runs.
     static func report(_ instance: Instance) throws(CommandFailure) -> StatusReport {
-        if let client = try instance.connectIfRunning() {
-            guard case .status(let report) = try client.ask(.status) else { throw .unexpectedReply }
-            return withMountpoints(report, instance)
-        }
+        if let report = try reportOfFlusher(instance) { return withMountpoints(report, instance) }
         let reports = instance.volumes().map { JournalReader.report($0, instance.directories) }
         return StatusReport(flusher: FlusherReport(running: false, pid: nil), conditions: [:], volumes: reports)
+    }
+
+    /// What the flusher says; nil when none runs, or when the one that was asked ended before it answered.
+    private static func reportOfFlusher(_ instance: Instance) throws(CommandFailure) -> StatusReport? {
+        guard let client = try instance.connectIfRunning() else { return nil }
+        do throws(CommandFailure) {
+            guard case .status(let report) = try client.ask(.status) else { throw .unexpectedReply }
+            return report
+        } catch {
+            if try instance.connectIfRunning() == nil { return nil }
+            throw error
+        }
     }
 
     /// The mountpoint of a volume is where it is mounted now; nil when it is not.
