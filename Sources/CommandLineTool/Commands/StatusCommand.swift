@@ -42,14 +42,19 @@ enum StatusCommand {
 
     /// What the flusher says; nil when none runs, or when the one that was asked ended before it answered.
     private static func reportOfFlusher(_ instance: Instance) throws(CommandFailure) -> StatusReport? {
-        guard let client = try instance.connectIfRunning() else { return nil }
-        do throws(CommandFailure) {
-            guard case .status(let report) = try client.ask(.status) else { throw .unexpectedReply }
-            return report
-        } catch {
-            if try instance.connectIfRunning() == nil { return nil }
-            throw error
+        var failure = CommandFailure.unexpectedReply
+        // One that is being killed may still take connections for a moment.
+        for _ in 0..<20 {
+            do throws(CommandFailure) {
+                guard let client = try instance.connectIfRunning() else { return nil }
+                guard case .status(let report) = try client.ask(.status) else { throw .unexpectedReply }
+                return report
+            } catch {
+                failure = error
+                usleep(50_000)
+            }
         }
+        throw failure
     }
 
     /// The mountpoint of a volume is where it is mounted now; nil when it is not.
