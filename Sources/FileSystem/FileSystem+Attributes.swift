@@ -26,7 +26,8 @@ extension FileSystem {
 
     private func change(_ inode: Inode, _ changes: AttributeChanges) throws(FileError) {
         // The row keeps all attributes, so those that do not change must be known.
-        if let path = table.path(of: inode.number), case .remote(_, nil) = try presence(path) {
+        try knowingName(of: inode) { () throws(FileError) in
+            guard let path = table.path(of: inode.number), case .remote(_, nil) = try presence(path) else { return }
             try view.describe(path)
         }
         let folders = table.path(of: inode.number).flatMap { table.inode(at: $0.parent)?.number }.map { [$0] } ?? []

@@ -30,13 +30,19 @@ extension FileSystem {
                 return try body(knowledge)
             } catch {
                 if case .unknown = error {
-                    for folder in folders { try view.distrust(path(of: folder)) }
+                    for folder in folders { try distrust(self.folder(folder)) }
                 } else if view.knowledge.epoch == knowledge.epoch {
                     throw error
                 }
             }
         }
         throw .unknown
+    }
+
+    /// Has the remote asked what is in a folder before its names are believed: it may have been uploaded meanwhile.
+    func distrust(_ folder: Inode) throws(FileError) {
+        folder.state.withLock { $0.isLocalOnly = false }
+        try view.distrust(path(of: folder.number))
     }
 
     private func know(_ number: InodeNumber) throws(FileError) {

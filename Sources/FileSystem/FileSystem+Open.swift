@@ -128,7 +128,11 @@ extension FileSystem {
     func reload(_ inode: Inode) throws(FileError) -> Bool {
         let isQuiet = inode.state.withLock { $0.revision == $0.recorded && !$0.isDetached }
         guard isQuiet else { return try reloadBelow(inode) }
-        return try namespace.shared { () throws(FileError) in
+        return try knowingName(of: inode) { () throws(FileError) in try reloadName(inode) }
+    }
+
+    private func reloadName(_ inode: Inode) throws(FileError) -> Bool {
+        try namespace.shared { () throws(FileError) in
             guard let path = table.path(of: inode.number) else { return false }
             switch try presence(path) {
             case .absent: return false

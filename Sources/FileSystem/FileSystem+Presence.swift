@@ -98,12 +98,22 @@ extension FileSystem {
                 return try body()
             } catch {
                 guard case .unknown = error else { throw error }
-                folder.state.withLock { $0.isLocalOnly = false }
-                try view.distrust(path(of: folder.number))
+                try distrust(folder)
                 if let name { try freshen(name, in: folder) } else { try freshen(folder) }
             }
         }
         return try body()
+    }
+
+    /// Runs what looks at the name of an inode, and once more after a listing when the catalog was begun anew.
+    func knowingName<Value>(
+        of inode: Inode,
+        _ body: () throws(FileError) -> Value
+    ) throws(FileError) -> Value {
+        guard let path = table.path(of: inode.number), let folder = table.inode(at: path.parent) else {
+            return try body()
+        }
+        return try knowing(folder, path.name, body)
     }
 
     /// The inode for what is under a name, with its attributes known; nil when a HEAD is needed first.

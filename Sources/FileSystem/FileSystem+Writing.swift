@@ -108,7 +108,9 @@ extension FileSystem {
             }
             if let ready { return ready }
             try load(inode)
-            try withRoom { () throws(FileError) in try makeWritable(inode) }
+            try knowingName(of: inode) { () throws(FileError) in
+                try withRoom { () throws(FileError) in try makeWritable(inode) }
+            }
         }
         throw .stale
     }

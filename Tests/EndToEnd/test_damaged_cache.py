@@ -134,3 +134,27 @@ def test_damage_of_the_catalog_shows_nothing_wrong(direct, client, when, damage)
     assert seen() == objects | {"d1/new": b"new"}
     assert client.get_object(Bucket="bucket", Key="d1/new")["Body"].read() == b"new"
     mount.unmount()
+
+
+def test_an_open_file_can_be_changed_after_the_cache_was_deleted(direct, client):
+    """What the catalog forgot is asked for again, also where the change begins from an open file and not from a name."""
+    for name in ("written", "cut", "chmod"):
+        client.put_object(Bucket="bucket", Key=f"d/{name}", Body=b"old content")
+    # Nothing but the changes themselves is to look at the folder again.
+    direct.configure(metadata_age="100s", kernel_age="100s")
+    mount = direct.mount("s3://bucket")
+    files = {name: os.open(mount / f"d/{name}", os.O_RDWR) for name in ("written", "cut", "chmod")}
+    try:
+        direct.drop_cache()
+        os.pwrite(files["written"], b"new", 0)
+        os.ftruncate(files["cut"], 3)
+        os.fchmod(files["chmod"], 0o600)
+    finally:
+        for descriptor in files.values():
+            os.close(descriptor)
+    direct.flush()
+    assert client.get_object(Bucket="bucket", Key="d/written")["Body"].read() == b"new content"
+    assert client.get_object(Bucket="bucket", Key="d/cut")["Body"].read() == b"old"
+    assert client.head_object(Bucket="bucket", Key="d/chmod")["Metadata"]["mode"] == str(0o100600)
+    assert direct.conflicts() == 0
+    mount.unmount()

@@ -75,6 +75,18 @@ import Testing
         #expect(try volume.journal.node(at: ObjectKey("d/x"))?.isTombstone == true)
     }
 
+    @Test func namesCanBeMadeInAFolderThatWasMovedAndThenUploaded() throws {
+        let volume = try Volume(metadataAge: 100)
+        try volume.makeFolder("d")
+        try volume.rename("d", "f")
+        let folder = try volume.number("f")
+        try volume.uploadFolder(#require(try volume.journal.node(at: ObjectKey("f"))))
+        // Without another lookup of the folder, as from a program that works in it.
+        let caller = Caller(uid: 5, gid: 6, umask: 0)
+        _ = try volume.files.makeSymbolicLink(folder, ObjectKey("x"), target: ObjectKey("y"), caller: caller)
+        #expect(try volume.names("f") == ["x"])
+    }
+
     @Test func renameReplacesFilesButNotWhenToldNotTo() throws {
         let volume = try Volume()
         try volume.put("a", [1])
@@ -143,6 +155,15 @@ import Testing
 }
 
 extension Volume {
+    /// Ends a folder's row as the flusher does after putting its marker.
+    func uploadFolder(_ node: JournalNode) throws {
+        let sent = try #require(try journal.beginDirectory(node.id))
+        store.set(node.path.string + "/", [], mode: node.attributes.mode)
+        let metadata = ObjectMetadata(mode: node.attributes.mode, uid: 5, gid: 6, modified: node.attributes.modified)
+        try catalog.committedDirectory(node.path, version: nil, metadata: metadata, at: .now())
+        _ = try journal.completeDirectory(sent)
+    }
+
     /// Ends a row as the flusher does after its upload: the catalog first, then the journal.
     ///
     /// `meanwhile` happens after it has begun.
