@@ -63,6 +63,7 @@ package struct Directories: Sendable, Hashable {
     package var controlSocket: String { runtime + "/control.sock" }
     package var flusherLock: String { runtime + "/flusher.lock" }
     package var flusherLog: String { runtime + "/flusher.log" }
+    package func mountLog(_ volume: String) -> String { runtime + "/mount-\(volume).log" }
     /// The folder of all volumes' states.
     package var volumes: String { state + "/volumes" }
 

@@ -80,10 +80,7 @@ package struct FlusherLauncher: Sendable {
     private func spawn() throws(ControlError) -> SpawnedFlusher {
         do throws(SystemError) {
             try Files.makeDirectories(paths.runtimeDirectory)
-            if let status = try FileStatus.of(paths.log), status.size > 4 << 20 {
-                try Files.rename(paths.log, to: paths.log + ".1")
-            }
-            let log = try FileDescriptor.open(paths.log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW)
+            let log = try LogFile(paths.log).open()
             let own = try Self.ownPath()
             let program = executable ?? own
             let pid = try ChildProcess.spawnDetached(program, arguments, output: log.raw, errors: log.raw)

@@ -25,6 +25,7 @@ enum FlusherCommand {
         let idle = try arguments.seconds("exit-when-idle") ?? 30
         let instance = try Instance.current()
         if arguments.has("verbose") { Log.level = .debug }
+        Log.keepShort(LogFile(instance.directories.flusherLog))
         var options = FlusherOptions(
             directories: instance.directories,
             exitWhenIdle: idle,

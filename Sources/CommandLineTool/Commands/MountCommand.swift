@@ -43,7 +43,7 @@ enum MountCommand {
         let launcher = MountLauncher(
             request: request,
             options: arguments.values("o"),
-            directories: instance.directories.runtime
+            directories: instance.directories
         )
         if let note = try launcher.launch() { Console.note(note) }
         return 0
@@ -54,6 +54,7 @@ enum MountCommand {
         _ instance: Instance,
         _ ready: Int32?
     ) throws(CommandFailure) -> Int32 {
+        Log.keepShort(LogFile(instance.directories.mountLog(request.volume.id)))
         // Before any thread starts: they inherit the mask.
         MountSession.blockSignals()
         let parent = Parent(descriptor: ready)

@@ -10,10 +10,10 @@ internal import Platform
 struct MountLauncher {
     let request: MountRequest
     let options: [String]
-    let directories: String
+    let directories: Directories
 
     /// Where the process writes what happens to it.
-    var log: String { "\(directories)/mount-\(request.volume.id).log" }
+    private var log: String { directories.mountLog(request.volume.id) }
 
     /// Returns when the mount answers, with a note for people where there is one.
     func launch() throws(CommandFailure) -> String? {
@@ -38,7 +38,7 @@ struct MountLauncher {
         let writing = FileDescriptor(owning: ends[1])
         _ = fcntl(reading.raw, F_SETFD, FD_CLOEXEC)
         _ = fcntl(writing.raw, F_SETFD, FD_CLOEXEC)
-        let logFile = try FileDescriptor.open(log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW)
+        let logFile = try LogFile(log).open()
         var arguments = ["mount", "--foreground", "--ready-fd", "3"]
         for option in options { arguments += ["-o", option] }
         arguments += ["--", request.remote, request.mountpoint]

@@ -28,6 +28,13 @@ package enum Log {
         set { threshold.store(newValue.rawValue, ordering: .relaxed) }
     }
 
+    private static let file = Lock<LogFile?>(nil)
+
+    /// Keeps the log short while standard error goes to this file.
+    package static func keepShort(_ file: LogFile) {
+        Self.file.withLock { $0 = file }
+    }
+
     package static func debug(_ area: String, _ message: @autoclosure () -> String) { write(.debug, area, message) }
     package static func info(_ area: String, _ message: @autoclosure () -> String) { write(.info, area, message) }
     package static func notice(_ area: String, _ message: @autoclosure () -> String) { write(.notice, area, message) }
@@ -46,5 +53,7 @@ package enum Log {
         )
         let line = Array("\(Timestamp.now().rfc3339) \(level) \(area)[\(getpid())]: \(text)\n".utf8)
         _ = line.withUnsafeBytes { Glibc.write(2, $0.baseAddress, $0.count) }
+        // A thread that finds another one at it has nothing to do.
+        file.withLockIfAvailable { $0?.renew(2) }
     }
 }
