@@ -18,7 +18,7 @@ package struct Timestamp: Hashable, Sendable, Comparable {
 
     /// Whole seconds, rounded towards the past.
     package var seconds: Int64 {
-        nanoseconds >= 0 ? nanoseconds / 1_000_000_000 : (nanoseconds - 999_999_999) / 1_000_000_000
+        nanoseconds / 1_000_000_000 - (nanoseconds % 1_000_000_000 < 0 ? 1 : 0)
     }
 
     /// The nanoseconds behind `seconds`, 0 to 999,999,999.
@@ -27,9 +27,10 @@ package struct Timestamp: Hashable, Sendable, Comparable {
         return rest < 0 ? rest + 1_000_000_000 : rest
     }
 
-    /// The time `seconds` later (earlier when negative).
+    /// The time `seconds` later (earlier when negative), saturating.
     package func advanced(bySeconds seconds: Double) -> Timestamp {
-        Timestamp(nanoseconds: nanoseconds + Int64(seconds * 1_000_000_000))
+        let (sum, overflow) = nanoseconds.addingReportingOverflow(Int64(seconds * 1_000_000_000))
+        return Timestamp(nanoseconds: overflow ? (seconds < 0 ? .min : .max) : sum)
     }
 
     package static func < (left: Timestamp, right: Timestamp) -> Bool { left.nanoseconds < right.nanoseconds }

@@ -32,5 +32,14 @@ import Testing
     @Test func farTimesSaturate() {
         #expect(Timestamp(seconds: .max).nanoseconds == .max)
         #expect(Timestamp(seconds: .min).nanoseconds == .min)
+        #expect(Timestamp(nanoseconds: .max).advanced(bySeconds: 1).nanoseconds == .max)
+        #expect(Timestamp(nanoseconds: .min).advanced(bySeconds: -1).nanoseconds == .min)
+    }
+
+    @Test(arguments: [Int64.min, .min + 1, .min + 999_999_999, -1_000_000_000, -999_999_999, 0, .max])
+    func everyTimeHasItsParts(nanoseconds: Int64) {
+        let time = Timestamp(nanoseconds: nanoseconds)
+        #expect(0..<1_000_000_000 ~= time.nanosecondsOfSecond)
+        #expect(Timestamp(seconds: time.seconds + 1, nanoseconds: time.nanosecondsOfSecond - 1_000_000_000) == time)
     }
 }

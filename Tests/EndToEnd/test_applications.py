@@ -196,6 +196,15 @@ def test_the_rules_of_names(mounted):
 
 
 @pytest.mark.limit(60)
+@pytest.mark.parametrize("date", ["0001-01-01", "1677-09-21", "9999-12-31"])
+def test_times_far_away_hurt_nobody(direct, mounted, date):
+    write_file(mounted / "a", b"a")
+    shell(f"touch -d {date} a && ls -l a", mounted.path)
+    again = remount_without_cache(direct, mounted)
+    shell("ls -l && cat a", again.path)
+
+
+@pytest.mark.limit(60)
 def test_files_tell_their_state(direct, mounted):
     write_file(mounted / "a", b"a")
     direct.flush()
