@@ -37,15 +37,16 @@ extension FileSystem {
     /// Records what was written to a file, and seals it when nobody writes any more.
     ///
     /// `closingWriter`: the caller is one of the writers, about to leave. `sealing`: seal whoever is there.
-    func recordContent(of inode: Inode, sealing: Bool, closingWriter: Bool = false) throws(FileError) {
+    /// Returns whether it was sealed.
+    @discardableResult
+    func recordContent(of inode: Inode, sealing: Bool, closingWriter: Bool = false) throws(FileError) -> Bool {
         let hasSealed = try inode.commit.withLock { _ throws(FileError) -> Bool in
             guard let pending = pending(inode, sealing, closingWriter) else { return false }
             try commit(pending, of: inode)
             return pending.seals
         }
-        if hasSealed {
-            onChange()
-        }
+        if hasSealed { onChange() }
+        return hasSealed
     }
 
     /// What has to be recorded now; a file to be sealed takes no writes from here on.

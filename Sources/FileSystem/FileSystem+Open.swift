@@ -19,7 +19,7 @@ extension FileSystem {
             if mode.isTruncating { try truncate(inode, to: 0) }
             return handle
         } catch {
-            removeHandle(handle)
+            release(handle)
             throw error
         }
     }
@@ -37,7 +37,8 @@ extension FileSystem {
     /// One close(2) of a handle: what it wrote is recorded, and complete when nobody else writes.
     package func flush(_ handle: FileHandle) throws(FileError) {
         guard handle.isWritable else { return }
-        try recordContent(of: handle.inode, sealing: false, closingWriter: true)
+        let hasSealed = try recordContent(of: handle.inode, sealing: false, closingWriter: true)
+        if hasSealed { flushed.note(handle.inode) }
     }
 
     /// The last close of a handle.
@@ -45,8 +46,14 @@ extension FileSystem {
     /// Nobody hears of an error any more, so it is logged.
     package func release(_ handle: FileHandle) {
         if handle.isWritable {
+            // Counted off first: of writers that leave at the same moment the last one has to know that it is.
+            let isLast = handle.inode.state.withLock { state in
+                state.writers -= 1
+                return state.writers == 0
+            }
+            if isLast { flushed.forget(handle.inode) }
             do throws(FileError) {
-                try recordContent(of: handle.inode, sealing: false, closingWriter: true)
+                try recordContent(of: handle.inode, sealing: false)
             } catch {
                 Log.error("mount", "a file could not be completed when it was closed: \(error)")
             }
@@ -58,7 +65,6 @@ extension FileSystem {
         let inode = handle.inode
         let node = inode.state.withLock { state -> NodeID? in
             state.handles -= 1
-            if handle.isWritable { state.writers -= 1 }
             guard state.handles == 0 else { return nil }
             // What is recorded can be opened again; a detached file's bytes are gone with its last handle.
             if state.isDetached {

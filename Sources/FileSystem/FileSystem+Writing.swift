@@ -71,7 +71,7 @@ extension FileSystem {
         do throws(SystemError) {
             try staging.descriptor.truncate(to: size)
         } catch {
-            inode.state.withLock { $0.activeWrites -= 1 }
+            try endChange(inode)
             throw .system(error)
         }
         let isOpen = inode.state.withLock { state in
@@ -82,6 +82,15 @@ extension FileSystem {
             return state.writers > 0
         }
         try forgetFailure(of: inode, staging)
+        if !isOpen { try recordContent(of: inode, sealing: true) }
+    }
+
+    /// Counts off a change that came to nothing, and completes the file when no writer is left who would.
+    func endChange(_ inode: Inode) throws(FileError) {
+        let isOpen = inode.state.withLock { state in
+            state.activeWrites -= 1
+            return state.writers > 0
+        }
         if !isOpen { try recordContent(of: inode, sealing: true) }
     }
 
@@ -99,7 +108,7 @@ extension FileSystem {
     }
 
     /// Makes a file's content writable and counts a write; the caller counts it off.
-    private func beginWrite(_ inode: Inode) throws(FileError) -> StagingFile {
+    func beginWrite(_ inode: Inode) throws(FileError) -> StagingFile {
         for _ in 0..<8 {
             let ready = inode.state.withLock { state -> StagingFile? in
                 guard state.isWritable, let staging = state.content.staging else { return nil }

@@ -24,6 +24,7 @@ package final class FileSystem: Sendable {
     /// The inode of each row whose file is open: a row that moves must keep its inode.
     let openNodes = Lock<[NodeID: Inode]>([:])
     let committer: GroupCommitter
+    let flushed = FlushedFiles()
     let reserve: DiskReserve
     /// Called after each change that the flusher should look at; must not block.
     let onChange: @Sendable () -> Void
@@ -70,6 +71,7 @@ package final class FileSystem: Sendable {
     ///
     /// The last call.
     package func shutDown() {
+        flushed.stop()
         for inode in table.all where inode.kind == .file {
             do throws(FileError) {
                 try recordContent(of: inode, sealing: true)
@@ -84,7 +86,7 @@ package final class FileSystem: Sendable {
     /// Starts the threads that sync and prefetch.
     package func start() throws(FileError) {
         try translating {
-            try committer.start()
+            try committer.start { [weak self] in self?.reopenFlushed() ?? false }
             try view.start()
         }
     }

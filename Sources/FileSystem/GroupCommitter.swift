@@ -27,12 +27,13 @@ final class GroupCommitter: Sendable {
         self.journal = journal
     }
 
-    func start() throws(SystemError) {
+    /// Starts the thread; it calls `prepare` before each sync, which returns whether it is to be called soon again.
+    func start(_ prepare: @escaping @Sendable () -> Bool) throws(SystemError) {
         state.inspect { state in
             state.isWanted = true
             state.hasStopped = false
         }
-        try Thread.detached(name: "group-sync") { self.run() }
+        try Thread.detached(name: "group-sync") { self.run(prepare) }
     }
 
     /// A file was closed, or a name or attribute changed, and waits for its sync.
@@ -65,7 +66,7 @@ final class GroupCommitter: Sendable {
         _ = state.wait { $0.hasStopped ? true : nil }
     }
 
-    private func run() {
+    private func run(_ prepare: () -> Bool) {
         var isStopping = false
         var isBusy = false
         var lastSync = 0.0
@@ -76,7 +77,8 @@ final class GroupCommitter: Sendable {
                 let time = isBusy ? busyTime : Self.shortGathering
                 _ = state.wait(timeout: time) { $0.isStopping ? true : nil }
             }
-            state.inspect { $0.isWanted = false }
+            let isWantedSoon = prepare()
+            state.inspect { $0.isWanted = isWantedSoon }
             reclaim(everything: false)
             let started = monotonicSeconds()
             do {

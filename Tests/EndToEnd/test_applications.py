@@ -196,6 +196,15 @@ def test_the_rules_of_names(mounted):
 
 
 @pytest.mark.limit(60)
+def test_a_file_is_not_uploaded_because_a_child_closed_it(direct, mounted, client):
+    direct.configure(quiet_period="1s")
+    again = remount_without_cache(direct, mounted)
+    shell("exec 3> log; echo one >&3; /bin/true; sleep 4; test ! -e ../../../served/bucket/log; echo two >&3", again.path)
+    direct.flush()
+    assert client.get_object(Bucket="bucket", Key="log")["Body"].read() == b"one\ntwo\n"
+
+
+@pytest.mark.limit(60)
 @pytest.mark.parametrize("date", ["0001-01-01", "1677-09-21", "9999-12-31"])
 def test_times_far_away_hurt_nobody(direct, mounted, date):
     write_file(mounted / "a", b"a")

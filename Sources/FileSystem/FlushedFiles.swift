@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Journal
+internal import Platform
+internal import Synchronization
+
+/// Files that a flush completed while a handle for writing was still there.
+///
+/// The kernel asks for a flush at each close(2) of a descriptor, also of one that a child process inherited and that
+/// ends with it; only after the last one it gives back the handle. So close() can keep its promise, but what was
+/// completed may stay open: then it is taken back, before its upload begins.
+final class FlushedFiles: Sendable {
+    private struct Flushed {
+        let inode: Inode
+        /// Monotonic seconds.
+        let since: Double
+    }
+
+    private let files = Lock<[InodeNumber: Flushed]>([:])
+    /// Held while files are opened again; true: none is any more.
+    private let isStopped = Lock(false)
+    /// How long the kernel may take to give back a handle after its last flush, in seconds.
+    private static let patience = 0.1
+
+    func note(_ inode: Inode) {
+        files.withLock { $0[inode.number] = Flushed(inode: inode, since: monotonicSeconds()) }
+    }
+
+    func forget(_ inode: Inode) {
+        files.withLock { _ = $0.removeValue(forKey: inode.number) }
+    }
+
+    /// Calls `reopen` with each file that has kept its handle; whether others may have.
+    func takeOpen(_ reopen: (Inode) -> Void) -> Bool {
+        isStopped.withLock { isStopped in
+            if isStopped { return false }
+            let time = monotonicSeconds() - Self.patience
+            let (open, areMore) = files.withLock { files in
+                let open = files.values.filter { $0.since <= time }.map(\.inode)
+                for inode in open { files[inode.number] = nil }
+                return (open, !files.isEmpty)
+            }
+            for inode in open { reopen(inode) }
+            return areMore
+        }
+    }
+
+    /// The mount ends: what is complete stays so.
+    func stop() {
+        isStopped.withLock { $0 = true }
+    }
+}
+
+extension FileSystem {
+    /// Opens again what was completed but is still open; whether there may be more of that soon.
+    func reopenFlushed() -> Bool {
+        flushed.takeOpen { inode in
+            do throws(FileError) {
+                try reopen(inode)
+            } catch {
+                Log.info("mount", "a file that is still open is uploaded as it was flushed: \(error)")
+            }
+        }
+    }
+
+    private func reopen(_ inode: Inode) throws(FileError) {
+        let node = inode.state.withLock { state in
+            state.writers > 0 && !state.isWritable && !state.isDetached ? state.node : nil
+        }
+        // What has no row any more is at the remote already, or was not changed.
+        guard let node, try translating({ try journal.node(node) }) != nil else { return }
+        _ = try beginWrite(inode)
+        try endChange(inode)
+    }
+}

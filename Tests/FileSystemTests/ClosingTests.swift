@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import FileSystem
+import Glibc
+import Journal
+import Platform
+import Testing
+
+/// When a file counts as complete.
+@Suite struct ClosingTests {
+    private func isOpen(_ volume: Volume, _ path: String) throws -> Bool {
+        try volume.journal.node(at: ObjectKey(path))?.isOpen ?? false
+    }
+
+    @Test func ofWritersThatLeaveTogetherTheLastOneCompletesTheFile() throws {
+        let volume = try Volume(metadataAge: 100)
+        let files = volume.files
+        for round in 0..<300 {
+            let first = try volume.create("a\(round)")
+            let second = try volume.open("a\(round)", write: true)
+            let here = Monitor(0)
+            for handle in [first, second] {
+                try files.flush(handle)
+                try Thread.detached(name: "closer") {
+                    here.update { $0 += 1 }
+                    while here.inspect({ $0 < 2 }) {}
+                    files.release(handle)
+                    here.update { $0 += 1 }
+                }
+            }
+            try #require(here.wait(timeout: 30) { $0 == 4 ? true : nil } != nil)
+            try #require(try !isOpen(volume, "a\(round)"), "round \(round)")
+        }
+    }
+
+    @Test func aFlushedFileThatStaysOpenIsOpenedAgain() throws {
+        let volume = try Volume(metadataAge: 100)
+        try volume.files.start()
+        defer { volume.files.shutDown() }
+        let handle = try volume.create("a")
+        try volume.write(handle, [1, 2], at: 0)
+        try volume.files.flush(handle)
+        #expect(try !isOpen(volume, "a"))
+        let end = monotonicSeconds() + 20
+        while try !isOpen(volume, "a"), monotonicSeconds() < end { usleep(10_000) }
+        #expect(try isOpen(volume, "a"))
+        try volume.write(handle, [3], at: 2)
+        try volume.close(handle)
+        #expect(try !isOpen(volume, "a"))
+        #expect(try volume.content("a") == [1, 2, 3])
+        // One whose handle went is left as it is.
+        usleep(400_000)
+        #expect(try !isOpen(volume, "a"))
+    }
+
+    @Test func theEndOfTheMountCompletesWhatIsOpen() throws {
+        let volume = try Volume(metadataAge: 100)
+        try volume.files.start()
+        let handle = try volume.create("a")
+        try volume.write(handle, [1, 2], at: 0)
+        try volume.files.flush(handle)
+        volume.files.shutDown()
+        #expect(try !isOpen(volume, "a"))
+        volume.files.release(handle)
+    }
+}
