@@ -18,7 +18,9 @@ extension FileSystem {
         let inode = try inode(number)
         if let size {
             guard inode.kind == .file else { throw .isDirectory }
-            if inode.state.withLock({ $0.content.map.size }) != size { try truncate(inode, to: size) }
+            // To nothing it may be the rest of an open(2) with O_TRUNC, which counts as a change in any case.
+            let isChange = size == 0 || inode.state.withLock { $0.content.map.size } != size
+            if isChange { try truncate(inode, to: size) }
         }
         if changes != AttributeChanges() { try change(inode, changes) }
         return status(of: inode)

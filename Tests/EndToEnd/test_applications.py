@@ -3,6 +3,8 @@
 """Everyday programs work in the mount, and what they wrote is remote and survives a remount without cache."""
 
 import os
+import threading
+import time
 
 import pytest
 
@@ -193,6 +195,42 @@ def test_the_rules_of_names(mounted):
     assert os.readlink(mounted / "s") == "d/x"
     assert open(mounted / "s", "rb").read() == b"x"
     assert os.statvfs(root).f_bavail > 0
+
+
+@pytest.mark.limit(60)
+def test_cutting_a_file_at_open_leaves_no_hole_before_what_others_append(mounted):
+    """As `: > log` does while a program writes on."""
+    path = mounted / "log"
+    write_file(path, b"")
+    end = time.monotonic() + 6
+
+    def append():
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+        while time.monotonic() < end:
+            os.write(descriptor, b"y" * 70_000)
+        os.close(descriptor)
+
+    writers = [threading.Thread(target=append) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    holes = 0
+    while time.monotonic() < end:
+        os.close(os.open(path, os.O_WRONLY | os.O_TRUNC))
+        time.sleep(0.02)
+        with open(path, "rb") as file:
+            holes += b"\0" in file.read()
+    for writer in writers:
+        writer.join()
+    assert holes == 0
+    assert set(open(path, "rb").read()) <= set(b"y")
+
+
+@pytest.mark.limit(60)
+def test_cutting_an_empty_file_counts_as_a_change(mounted):
+    write_file(mounted / "stamp", b"")
+    os.utime(mounted / "stamp", (1_000_000_000, 1_000_000_000))
+    shell(": > stamp", mounted.path)
+    assert os.stat(mounted / "stamp").st_mtime > 1_700_000_000
 
 
 @pytest.mark.limit(60)
