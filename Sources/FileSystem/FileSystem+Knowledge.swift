@@ -96,6 +96,11 @@ extension RemoteView {
         return entries
     }
 
+    /// The paths known below a folder.
+    func names(below folder: ObjectKey, except hidden: Set<ObjectKey>) throws(DatabaseError) -> [ObjectKey] {
+        try catalog.descendants(of: folder).map(\.path).filter { !hidden.contains($0) }
+    }
+
     /// Forgets what does not count any more; whether the flusher's commits are in this catalog.
     ///
     /// That is when the catalog is another one, or while it is in memory: there it does not learn what a row becomes

@@ -103,6 +103,7 @@ extension FileSystem {
                 guard target == .directory else { throw .notDirectory }
                 guard try !hasLiveChildren(new) else { throw .notEmpty }
             }
+            try checkPaths(below: old, growingBy: new.bytes.count - old.bytes.count)
             let known = try settleFiles(below: old)
             try keepFolder(old.parent, move.knowledge)
             try translating {
@@ -127,6 +128,17 @@ extension FileSystem {
             }
             try touchFolders(move)
         }
+    }
+
+    /// Refuses to move a folder where something in it would have a path that no key can hold.
+    private func checkPaths(below folder: ObjectKey, growingBy growth: Int) throws(FileError) {
+        guard growth > 0 else { return }
+        let longest = try translating {
+            let rows = try journal.descendants(of: folder)
+            let others = try view.names(below: folder, except: Set(rows.map(\.path)))
+            return (rows.filter { !$0.isTombstone }.map(\.path) + others).map(\.bytes.count).max() ?? 0
+        }
+        if longest + growth > options.longestPath { throw .nameTooLong }
     }
 
     /// Makes sure that the inode under a name stands for what is there now, or takes it off the name.

@@ -135,7 +135,7 @@ package final class FileSystem: Sendable {
     func checkedNew(_ name: ObjectKey, in folder: ObjectKey) throws(FileError) -> ObjectKey {
         try checked(name)
         let path = folder.appending(name)
-        if path.bytes.count > 1_023 { throw .nameTooLong }
+        if path.bytes.count > options.longestPath { throw .nameTooLong }
         return path
     }
 }

@@ -13,6 +13,8 @@ package struct FileSystemOptions: Hashable, Sendable {
     package var metadataAge: Double
     /// How long the kernel may keep names and attributes, in seconds.
     package var kernelAge: Double
+    /// The most bytes of a path: less than a key may have, by the prefix of the volume and the slash of a folder's key.
+    package var longestPath: Int
 
     package init(
         isReadOnly: Bool = false,
@@ -20,7 +22,8 @@ package struct FileSystemOptions: Hashable, Sendable {
         gid: UInt32,
         umask: UInt32 = 0o022,
         metadataAge: Double = 10,
-        kernelAge: Double = 1
+        kernelAge: Double = 1,
+        longestPath: Int = 1_023
     ) {
         self.isReadOnly = isReadOnly
         self.uid = uid
@@ -28,5 +31,6 @@ package struct FileSystemOptions: Hashable, Sendable {
         self.umask = umask
         self.metadataAge = metadataAge
         self.kernelAge = kernelAge
+        self.longestPath = longestPath
     }
 }

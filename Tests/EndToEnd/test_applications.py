@@ -9,7 +9,7 @@ import time
 import pytest
 
 from harness.processes import shell
-from harness.trees import fingerprint, make_tree, write_file
+from harness.trees import all_keys, fingerprint, make_tree, write_file
 
 GIT = "export GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@example.org GIT_COMMITTER_NAME=A GIT_COMMITTER_EMAIL=a@example.org;"
 
@@ -195,6 +195,25 @@ def test_the_rules_of_names(mounted):
     assert os.readlink(mounted / "s") == "d/x"
     assert open(mounted / "s", "rb").read() == b"x"
     assert os.statvfs(root).f_bavail > 0
+
+
+@pytest.mark.limit(120)
+def test_a_path_has_to_fit_into_a_key_with_the_prefix(direct, client):
+    mounted = direct.mount("s3://bucket/a/prefix")
+    folder = mounted / "/".join(["n" * 249] * 4)
+    os.makedirs(folder)
+    room = 1023 - len("a/prefix/") - 1000
+    with pytest.raises(OSError) as problem:
+        write_file(f"{folder}/{'x' * (room + 1)}", b"x")
+    assert problem.value.errno == 36  # ENAMETOOLONG
+    write_file(f"{folder}/{'x' * room}", b"x")
+    with pytest.raises(OSError) as problem:
+        os.rename(mounted / ("n" * 249), mounted / ("n" * 250))
+    assert problem.value.errno == 36
+    direct.flush()
+    os.rename(mounted / ("n" * 249), mounted / ("m" * 249))
+    direct.flush()
+    assert [len(key) for key in all_keys(client, "bucket", "a/prefix/m") if key.endswith("x")] == [1023]
 
 
 @pytest.mark.limit(60)

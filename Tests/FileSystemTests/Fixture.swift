@@ -20,14 +20,16 @@ final class Volume {
     static let root: InodeNumber = 1
 
     private let disk: DiskSync
+    private let longestPath: Int
 
     /// With an age of 0 every look asks the remote.
-    init(metadataAge: Double = 0, disk: DiskSync = DiskSync()) throws {
+    init(metadataAge: Double = 0, disk: DiskSync = DiskSync(), longestPath: Int = 1_023) throws {
         self.disk = disk
+        self.longestPath = longestPath
         folder = "/tmp/moorage-volume-" + Randomness.hexadecimal(bytes: 8)
         catalog = try Catalog(directory: folder + "/cache")
         journal = try Journal(directory: folder + "/state", disk: disk)
-        files = try Self.fileSystem(folder, store, journal, catalog, metadataAge)
+        files = try Self.fileSystem(folder, store, journal, catalog, metadataAge, longestPath)
     }
 
     deinit {
@@ -39,12 +41,13 @@ final class Volume {
         _ store: MemoryStore,
         _ journal: Journal,
         _ catalog: Catalog,
-        _ metadataAge: Double
+        _ metadataAge: Double,
+        _ longestPath: Int
     ) throws -> FileSystem {
         let remote = Remote(store: store)
         let options = BlockCache.Options(directory: folder + "/cache/blocks", blockSize: 65_536, minimumFree: 0)
         return FileSystem(
-            options: FileSystemOptions(uid: 1, gid: 2, metadataAge: metadataAge),
+            options: FileSystemOptions(uid: 1, gid: 2, metadataAge: metadataAge, longestPath: longestPath),
             remote: remote,
             journal: journal,
             catalog: catalog,
@@ -56,7 +59,7 @@ final class Volume {
     /// As after an unmount, or a kill, and a new mount.
     func mountAgain(metadataAge: Double = 0) throws {
         journal = try Journal.recovering(directory: folder + "/state", disk: disk).journal
-        files = try Self.fileSystem(folder, store, journal, catalog, metadataAge)
+        files = try Self.fileSystem(folder, store, journal, catalog, metadataAge, longestPath)
     }
 
     private func remove(_ path: String) {

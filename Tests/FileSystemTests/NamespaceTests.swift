@@ -143,6 +143,25 @@ import Testing
         }
     }
 
+    @Test func pathsThatKeysCannotHoldAreRefused() throws {
+        let volume = try Volume(longestPath: 20)
+        #expect(throws: FileError.nameTooLong) { try volume.put(String(repeating: "x", count: 21), [1]) }
+        try volume.put("here", [1])
+        #expect(throws: FileError.nameTooLong) { try volume.rename("here", String(repeating: "x", count: 21)) }
+        // A folder takes along what is in it: here, at the remote, and not what was removed.
+        volume.store.set("a/remote-1234", [1])
+        try volume.makeFolder("b")
+        try volume.put("b/local-12345", [1])
+        for name in ["a", "b"] {
+            #expect(throws: FileError.nameTooLong) { try volume.rename(name, "ten-letter") }
+            try volume.rename(name, "of-8-\(name)")
+            #expect(try volume.names("of-8-\(name)").count == 1)
+        }
+        volume.store.set("c/remote-1234", [1])
+        try volume.unlink("c/remote-1234")
+        try volume.rename("c", "ten-letter")
+    }
+
     @Test func aListingAsksForAttributesOnceAVersion() throws {
         let volume = try Volume(metadataAge: 100)
         for index in 0..<5 { volume.store.set("f\(index)", [1]) }

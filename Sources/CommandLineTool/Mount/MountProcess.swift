@@ -160,6 +160,7 @@ struct MountProcess {
         if let gid = values.number(.gid) { options.gid = UInt32(gid) }
         if let mask = values.number(.umask) { options.umask = UInt32(mask) }
         options.metadataAge = volume.metadataAge
+        if !volume.prefix.isEmpty { options.longestPath -= volume.prefix.utf8.count + 1 }
         if let age = values.seconds(.kernelAge) { options.kernelAge = age }
         return options
     }
