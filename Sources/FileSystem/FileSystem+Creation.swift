@@ -4,6 +4,7 @@
 package import Base
 internal import Catalog
 internal import Database
+internal import Glibc
 internal import Journal
 internal import Platform
 internal import Synchronization
@@ -52,7 +53,7 @@ extension FileSystem {
         _ mode: UInt32,
         _ caller: Caller
     ) throws(FileError) -> Inode {
-        let attributes = caller.attributes(type: FileAttributes.regularType, mode: mode, now: .now())
+        let attributes = try attributes(in: parent, FileAttributes.regularType, mode, caller)
         return try make(parent, name, .file, attributes) { path, knowledge in
             try journal.createFile(at: path, attributes: attributes, remote: try view.state(of: path, as: knowledge))
         }
@@ -64,7 +65,7 @@ extension FileSystem {
         mode: UInt32,
         caller: Caller
     ) throws(FileError) -> InodeStatus {
-        let attributes = caller.attributes(type: FileAttributes.directoryType, mode: mode, now: .now())
+        let attributes = try attributes(in: parent, FileAttributes.directoryType, mode, caller)
         let inode = try make(parent, name, .directory, attributes) { path, knowledge in
             try journal.createDirectory(
                 at: path,
@@ -84,12 +85,8 @@ extension FileSystem {
     ) throws(FileError) -> InodeStatus {
         if target.bytes.isEmpty { throw .noEntry }
         if target.bytes.count > 4095 { throw .nameTooLong }
-        let attributes = FileAttributes(
-            mode: FileAttributes.symbolicLinkType | 0o777,
-            uid: caller.uid,
-            gid: caller.gid,
-            modified: .now()
-        )
+        var attributes = try attributes(in: parent, FileAttributes.symbolicLinkType, 0, caller)
+        attributes.mode |= 0o777
         let inode = try make(parent, name, .symbolicLink, attributes) { path, knowledge in
             try journal.createSymbolicLink(
                 at: path,
@@ -100,6 +97,22 @@ extension FileSystem {
         }
         onChange()
         return status(of: inode)
+    }
+
+    /// The attributes of something that a process makes in a folder: one with the set-group-ID bit gives its group to
+    /// all that is made in it, and the bit to folders (inode(7)).
+    private func attributes(
+        in parent: InodeNumber,
+        _ type: UInt32,
+        _ mode: UInt32,
+        _ caller: Caller
+    ) throws(FileError) -> FileAttributes {
+        var attributes = caller.attributes(type: type, mode: mode, now: .now())
+        let above = try folder(parent).state.withLock { $0.attributes }
+        guard above.mode & UInt32(S_ISGID) != 0 else { return attributes }
+        attributes.gid = above.gid
+        if attributes.isDirectory { attributes.mode |= UInt32(S_ISGID) }
+        return attributes
     }
 
     /// Makes the row and the inode of something new; the kernel knows the inode once afterwards.

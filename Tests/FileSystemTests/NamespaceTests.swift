@@ -162,6 +162,22 @@ import Testing
         try volume.rename("c", "ten-letter")
     }
 
+    @Test func aFolderMayGiveItsGroupToWhatIsMadeInIt() throws {
+        let volume = try Volume()
+        try volume.makeFolder("a")
+        _ = try volume.files.setAttributes(
+            volume.number("a"),
+            AttributeChanges(permissions: 0o2775, gid: 77),
+            size: nil
+        )
+        try volume.makeFolder("a/folder")
+        try volume.put("a/file", [1])
+        try volume.makeLink("a/link", to: "x")
+        #expect(try volume.status("a/folder").attributes.permissions == 0o2755)
+        #expect(try volume.status("a/file").attributes.permissions == 0o644)
+        for name in ["folder", "file", "link"] { #expect(try volume.status("a/\(name)").attributes.gid == 77) }
+    }
+
     @Test func aListingAsksForAttributesOnceAVersion() throws {
         let volume = try Volume(metadataAge: 100)
         for index in 0..<5 { volume.store.set("f\(index)", [1]) }
