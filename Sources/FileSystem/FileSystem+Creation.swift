@@ -157,7 +157,7 @@ extension FileSystem {
     ) -> Inode {
         if node.isLocalOnly { view.noteNew(node.path, isParentLocal: folder.state.withLock { $0.isLocalOnly }) }
         let inode = table.insert(folder.number, name, kind: kind, attributes: attributes)
-        table.retain(inode.number)
+        _ = table.retain(inode)
         inode.state.withLock { state in
             state.node = node.id
             state.target = node.target

@@ -147,8 +147,7 @@ extension FileSystem {
         var entry = DirectoryEntry(name: name.name, type: name.type, status: nil, next: next)
         guard withStatus, let path = table.path(of: folder.number)?.appending(name.name) else { return entry }
         guard let presence = isCurrent ? name.presence : try? presence(path) else { return entry }
-        guard let inode = present(presence, folder.number, name.name, path) else { return entry }
-        table.retain(inode.number)
+        guard let inode = present(presence, folder.number, name.name, path), table.retain(inode) else { return entry }
         entry.status = status(of: inode)
         return entry
     }

@@ -13,9 +13,12 @@ internal import Synchronization
 extension FileSystem {
     /// Finds a name in a folder; the kernel knows the inode once more afterwards.
     package func lookup(_ parent: InodeNumber, _ name: ObjectKey) throws(FileError) -> InodeStatus {
-        let inode = try find(parent, name)
-        table.retain(inode.number)
-        return status(of: inode)
+        // Between being found and being counted it may be forgotten, which takes it out of the table.
+        for _ in 0..<16 {
+            let inode = try find(parent, name)
+            if table.retain(inode) { return status(of: inode) }
+        }
+        throw .stale
     }
 
     package func forget(_ number: InodeNumber, count: UInt64) {

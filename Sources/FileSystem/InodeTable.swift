@@ -110,9 +110,13 @@ final class InodeTable: Sendable {
         }
     }
 
-    /// Counts that the kernel was told of the inode once more.
-    func retain(_ number: InodeNumber) {
-        state.withLock { $0.records[number]?.lookups += 1 }
+    /// Counts that the kernel is told of the inode once more; false when it was forgotten just now.
+    func retain(_ inode: Inode) -> Bool {
+        state.withLock { state in
+            guard state.records[inode.number] != nil else { return false }
+            state.records[inode.number]?.lookups += 1
+            return true
+        }
     }
 
     /// The kernel forgot the inode `count` times.

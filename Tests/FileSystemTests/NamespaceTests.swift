@@ -162,6 +162,26 @@ import Testing
         try volume.rename("c", "ten-letter")
     }
 
+    @Test func whatWasLookedUpIsThereWhileOthersForgetIt() throws {
+        let volume = try Volume(metadataAge: 100)
+        volume.store.set("a", [1])
+        let files = volume.files
+        let ended = Monitor((threads: 0, missing: 0))
+        for _ in 0..<3 {
+            try Thread.detached(name: "looker") {
+                for _ in 0..<2000 {
+                    let number = try? files.lookup(Volume.root, ObjectKey("a")).number
+                    let isThere = number.flatMap { try? files.status($0) } != nil
+                    if !isThere { ended.update { $0.missing += 1 } }
+                    if let number { files.forget(number, count: 1) }
+                }
+                ended.update { $0.threads += 1 }
+            }
+        }
+        let missing = ended.wait(timeout: 60) { $0.threads == 3 ? $0.missing : nil }
+        #expect(missing == 0)
+    }
+
     @Test func aFolderMayGiveItsGroupToWhatIsMadeInIt() throws {
         let volume = try Volume()
         try volume.makeFolder("a")
