@@ -72,6 +72,8 @@ package struct FileContent: Sendable {
             case staging(StagingFile)
             case remote(ObjectKey, ObjectVersion)
             case zeros
+            /// What the content is known to have here has not been opened.
+            case unopened
         }
 
         package var range: ByteRange
@@ -118,7 +120,7 @@ package struct FileContent: Sendable {
         var position = range.lower
         for part in map.extents.intersection(range) {
             result += gap(ByteRange(position, part.lower))
-            if let staging { result.append(Segment(range: part, source: .staging(staging))) }
+            result.append(Segment(range: part, source: staging.map { .staging($0) } ?? .unopened))
             position = part.upper
         }
         return result + gap(ByteRange(position, range.upper))
@@ -135,7 +137,7 @@ package struct FileContent: Sendable {
 
     private func under(_ range: ByteRange) -> [Segment] {
         switch below {
-        case .nothing: [Segment(range: range, source: .zeros)]
+        case .nothing: [Segment(range: range, source: .unopened)]
         case .remote(let key, let version): [Segment(range: range, source: .remote(key, version))]
         case .content(let content): content.segments(in: range)
         }

@@ -75,26 +75,29 @@ extension FileSystem {
             } else if let uploaded = state.content.uploaded, state.revision == state.recorded {
                 state.content = .remote(uploaded.key, uploaded.version)
             }
-            return state.node
+            noteClosed(&state)
         }
-        if let node { openNodes.withLock { _ = $0.removeValue(forKey: node) } }
     }
 
     /// Opens the staging files of a file's content, down the chain.
     func load(_ inode: Inode) throws(FileError) {
         try reloadUploaded(inode)
-        let wanted = inode.state.withLock { $0.isLoaded ? nil : $0.content.generation }
-        guard let wanted else { return }
-        guard let content = try content(of: wanted) else {
-            // Uploaded since the kernel last asked for the name: the catalog knows it now.
-            guard try reload(inode) else { throw .stale }
-            return
+        // A change of attributes may put another generation in its place meanwhile.
+        for _ in 0..<8 {
+            let wanted = inode.state.withLock { $0.isLoaded ? nil : $0.content.generation }
+            guard let wanted else { return }
+            guard let content = try content(of: wanted) else {
+                // Uploaded since the kernel last asked for the name: the catalog knows it now.
+                guard try reload(inode) else { throw .stale }
+                return
+            }
+            inode.state.withLock { state in
+                guard !state.isLoaded, state.content.generation == wanted else { return }
+                state.content = content
+                state.isLoaded = true
+            }
         }
-        inode.state.withLock { state in
-            guard !state.isLoaded, state.content.generation == wanted else { return }
-            state.content = content
-            state.isLoaded = true
-        }
+        throw .stale
     }
 
     /// Shows what was uploaded meanwhile where the catalog cannot tell that it is the same; stale: look up the name anew.

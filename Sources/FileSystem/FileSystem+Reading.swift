@@ -77,6 +77,7 @@ extension FileSystem {
             do { size = try file.descriptor.status().size } catch { throw .system(error) }
             guard size >= range.upper else { throw .writeFailed }
             withExtendedLifetime(file) { answer(.file(file.descriptor.raw, range)) }
+        case .unopened: throw .stale
         case .zeros: try readAssembled(handle, range, segments, answer)
         case .remote(let key, let version):
             let reader = handle.reader(of: key, version: version, in: cache)
@@ -106,6 +107,7 @@ extension FileSystem {
             let lower = Int(segment.range.lower - range.lower)
             let part = UnsafeMutableRawBufferPointer(rebasing: buffer[lower..<lower + Int(segment.range.count)])
             switch segment.source {
+            case .unopened: throw .stale
             case .zeros: part.initializeMemory(as: UInt8.self, repeating: 0)
             case .staging(let file):
                 try withExtendedLifetime(file) { () throws(FileError) in

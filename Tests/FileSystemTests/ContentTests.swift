@@ -35,6 +35,23 @@ import Testing
         #expect(throws: FileError.self) { try volume.read(handle, ByteRange(5000, 6000)) }
     }
 
+    @Test func whatHasNotBeenOpenedIsNotReadAsNothing() {
+        let whole = ByteRange(0, 10)
+        var local = ContentMap(size: 10)
+        local.write(ByteRange(2, 5))
+        let segments = FileContent(generation: nil, map: local).segments(in: whole)
+        #expect(segments.map(\.range) == [ByteRange(0, 2), ByteRange(2, 5), ByteRange(5, 10)])
+        guard case .unopened? = segments.dropFirst().first?.source else {
+            Issue.record("local bytes without a file")
+            return
+        }
+        let over = FileContent(generation: nil, map: ContentMap(size: 10, underlayLength: 10)).segments(in: whole)
+        guard case .unopened? = over.first?.source, over.count == 1 else {
+            Issue.record("bytes of a content that is not known")
+            return
+        }
+    }
+
     @Test func aPatchOfARemoteFileFetchesNothing() throws {
         let volume = try Volume()
         volume.store.set("a", big)
