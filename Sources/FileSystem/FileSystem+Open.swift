@@ -25,12 +25,11 @@ extension FileSystem {
     }
 
     func addHandle(_ inode: Inode, _ mode: OpenMode) -> FileHandle {
-        let node = inode.state.withLock { state in
+        inode.state.withLock { state in
             state.handles += 1
             if mode.isWritable { state.writers += 1 }
-            return state.node
+            if let node = state.node { noteOpen(inode, node, &state) }
         }
-        if let node { openNodes.withLock { $0[node] = inode } }
         return FileHandle(inode, isReadable: mode.isReadable, isWritable: mode.isWritable)
     }
 
@@ -61,11 +60,27 @@ extension FileSystem {
         removeHandle(handle)
     }
 
+    /// An open file has a row, which keeps the inode wherever it moves.
+    func noteOpen(_ inode: Inode, _ node: NodeID, _ state: inout Inode.State) {
+        guard !state.openRows.contains(node) else { return }
+        state.openRows.append(node)
+        openNodes.withLock { $0[node] = inode }
+    }
+
+    /// Nobody has a file open any more, or it is not the row's any more.
+    func noteClosed(_ state: inout Inode.State) {
+        let rows = state.openRows
+        guard !rows.isEmpty else { return }
+        state.openRows = []
+        openNodes.withLock { nodes in
+            for row in rows { nodes[row] = nil }
+        }
+    }
+
     private func removeHandle(_ handle: FileHandle) {
-        let inode = handle.inode
-        let node = inode.state.withLock { state -> NodeID? in
+        handle.inode.state.withLock { state in
             state.handles -= 1
-            guard state.handles == 0 else { return nil }
+            guard state.handles == 0 else { return }
             // What is recorded can be opened again; a detached file's bytes are gone with its last handle.
             if state.isDetached {
                 state.dropContent()

@@ -57,14 +57,13 @@ extension FileSystem {
 
     /// Takes an inode off its name: it lives on, for itself, while it is open.
     func detach(_ inode: Inode) {
-        let node = inode.state.withLock { state -> NodeID? in
+        inode.state.withLock { state in
             state.isDetached = true
             state.supersededAt = nil
             if state.handles == 0 { state.dropContent() }
-            defer { state.node = nil }
-            return state.node
+            state.node = nil
+            noteClosed(&state)
         }
-        if let node { openNodes.withLock { _ = $0.removeValue(forKey: node) } }
     }
 
     /// Gives a folder that the remote only implies a row of its own before a name leaves it: else it would

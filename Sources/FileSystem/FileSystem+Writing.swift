@@ -231,9 +231,8 @@ extension FileSystem {
             if generation.doubt != .none {
                 state.failure = Inode.SyncFailure(generation: generation.id, isOfData: true)
             }
+            if state.handles > 0 { noteOpen(inode, node.id, &state) }
         }
-        let isOpen = inode.state.withLock { $0.handles > 0 }
-        if isOpen { openNodes.withLock { $0[node.id] = inode } }
     }
 
     private func openStaging(_ inode: Inode, _ id: GenerationID) throws(FileError) {

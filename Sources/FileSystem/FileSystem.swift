@@ -12,7 +12,7 @@ internal import Synchronization
 ///
 /// Operations are called on many threads at once and may block. Locks, in order:
 /// `namespace` (shared by what relies on names, alone by what changes them), an
-/// inode's `commit`, an inode's `state`, the inode table, the journal's and the
+/// inode's `commit`, an inode's `state`, `openNodes` and the inode table, the journal's and the
 /// catalog's own. No lock is held across the network, a reply or a copy of data.
 package final class FileSystem: Sendable {
     package let options: FileSystemOptions

@@ -44,6 +44,8 @@ final class Inode: Sendable {
         /// The revision at the last sync, or when the content was opened for changes: nothing was written since while
         /// it is the present one.
         var synced: Int64 = 0
+        /// The rows under which the file system knows it as open.
+        var openRows: [NodeID] = []
         /// Open handles, those for writing among them, and writes under way.
         var handles = 0
         var writers = 0

@@ -2,11 +2,13 @@
 // Copyright the Moorage authors
 
 import Base
-import FileSystem
 import Glibc
 import Journal
 import Platform
+import Synchronization
 import Testing
+
+@testable import FileSystem
 
 /// When a file counts as complete.
 @Suite struct ClosingTests {
@@ -53,6 +55,18 @@ import Testing
         // One whose handle went is left as it is.
         usleep(400_000)
         #expect(try !isOpen(volume, "a"))
+    }
+
+    @Test func aFileThatIsUploadedWhileOpenIsForgottenAtItsClose() throws {
+        let volume = try Volume()
+        try volume.put("a", [1, 2])
+        let handle = try volume.open("a")
+        let node = try #require(try volume.journal.node(at: ObjectKey("a")))
+        #expect(volume.files.openNodes.withLock { $0.count } == 1)
+        try volume.upload(node, [1, 2])
+        _ = try volume.number("a")
+        volume.files.release(handle)
+        #expect(volume.files.openNodes.withLock { $0.count } == 0)
     }
 
     @Test func theEndOfTheMountCompletesWhatIsOpen() throws {
