@@ -65,6 +65,16 @@ def test_a_listing_of_what_is_no_key_is_empty(address, prefix):
     assert status == 200 and b"<Key>" not in body and b"<KeyCount>0</KeyCount>" in body, body
 
 
+def test_deep_folders_do_not_end_the_server(address):
+    deep = "/bucket/" + "/".join(["d"] * 511) + "/x"
+    assert ask(address, "PUT", deep, b"deep")[0] == 200
+    assert ask(address, "PUT", "/bucket/d", b"in the way")[0] == 409
+    assert ask(address, "DELETE", "/bucket")[0] == 409
+    assert ask(address, "GET", deep)[2] == b"deep"
+    assert ask(address, "DELETE", deep)[0] == 204
+    assert ask(address, "DELETE", "/bucket")[0] == 204
+
+
 def test_a_deletion_of_another_version_deletes_nothing(address):
     assert ask(address, "PUT", "/bucket/k", b"x")[0] == 200
     document = b"<Delete><Object><Key>k</Key><VersionId>3HL4kqtJlcpXroDTDmJ</VersionId></Object></Delete>"

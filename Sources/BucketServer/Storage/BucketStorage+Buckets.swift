@@ -61,15 +61,31 @@ extension BucketStorage {
     }
 
     /// Removes folders that hold nothing and are no objects themselves, as other programs may have left them.
-    func removeEmptyFolders(below folder: OpenFile, depth: Int = 0) throws(StorageError) {
-        let entries = try storing { () throws(SystemError) in try FolderCalls.entries(of: folder) }
-        guard depth < 512, entries.allSatisfy(\.isFolder) else { return }
-        for entry in entries {
-            guard let child = try openFolder(entry.name, in: folder), try marker(of: child) == nil else { continue }
-            try removeEmptyFolders(below: child, depth: depth + 1)
-            _ = try storing { () throws(SystemError) in
-                try FolderCalls.removeFolder(entry.name, in: folder.descriptor.raw)
+    ///
+    /// Keys may be hundreds of folders deep, and the stacks of threads are small: it keeps one of its own.
+    func removeEmptyFolders(below folder: OpenFile) throws(StorageError) {
+        var path = [(folder: folder, rest: try foldersAlone(in: folder))]
+        var names: [ObjectKey] = []
+        while let (parent, rest) = path.last {
+            if let name = rest.last {
+                path[path.count - 1].rest.removeLast()
+                guard path.count <= 512, let child = try openFolder(name, in: parent), try marker(of: child) == nil
+                else { continue }
+                path.append((child, try foldersAlone(in: child)))
+                names.append(name)
+            } else {
+                path.removeLast()
+                guard let name = names.popLast(), let above = path.last?.folder else { return }
+                _ = try storing { () throws(SystemError) in
+                    try FolderCalls.removeFolder(name, in: above.descriptor.raw)
+                }
             }
         }
+    }
+
+    /// The folders in a folder that holds nothing else; none when there is a file, which keeps it.
+    private func foldersAlone(in folder: OpenFile) throws(StorageError) -> [ObjectKey] {
+        let entries = try storing { () throws(SystemError) in try FolderCalls.entries(of: folder) }
+        return entries.allSatisfy(\.isFolder) ? entries.map(\.name) : []
     }
 }
