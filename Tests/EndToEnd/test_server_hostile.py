@@ -75,6 +75,24 @@ def test_deep_folders_do_not_end_the_server(address):
     assert ask(address, "DELETE", "/bucket")[0] == 204
 
 
+def test_framed_content_is_known_by_its_coding(address):
+    """Also where no signature says so: the framing must not become content."""
+    fields = {"Content-Encoding": "gzip, aws-chunked", "x-amz-decoded-content-length": "5"}
+    trailer = fields | {"x-amz-trailer": "x-amz-checksum-crc32"}
+    framed = b"5\r\nhello\r\n0\r\n"
+    assert ask(address, "PUT", "/bucket/a", framed + b"\r\n", **fields)[0] == 200
+    assert ask(address, "PUT", "/bucket/b", framed + b"x-amz-checksum-crc32:NhCmhg==\r\n\r\n", **trailer)[0] == 200
+    assert ask(address, "PUT", "/bucket/c", framed + b"x-amz-checksum-crc32:AAAAAA==\r\n\r\n", **trailer)[0] == 400
+    assert ask(address, "PUT", "/bucket/d", framed + b"\r\n", **fields, Upload_Complete="?1")[0] == 501
+    for key in ("a", "b"):
+        _, headers, body = ask(address, "GET", f"/bucket/{key}")
+        assert (body, headers["Content-Encoding"]) == (b"hello", "gzip")
+    assert ask(address, "GET", "/bucket/c")[0] == 404
+    # The coding alone is what other servers keep and clients repeat.
+    assert ask(address, "PUT", "/bucket/e", b"hello", Content_Encoding="aws-chunked")[0] == 200
+    assert ask(address, "GET", "/bucket/e")[2] == b"hello"
+
+
 def test_a_deletion_of_another_version_deletes_nothing(address):
     assert ask(address, "PUT", "/bucket/k", b"x")[0] == 200
     document = b"<Delete><Object><Key>k</Key><VersionId>3HL4kqtJlcpXroDTDmJ</VersionId></Object></Delete>"

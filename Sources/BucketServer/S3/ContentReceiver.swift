@@ -43,9 +43,17 @@ struct ContentReceiver {
         if case .streaming(let isSigned, let hasTrailer) = exchange.authorization.payload {
             return (isSigned, hasTrailer)
         }
-        let isChunked = exchange.fields.contentCodings.contains { HTTPFields.equal($0, "aws-chunked") }
-        guard isChunked, exchange.fields["x-amz-decoded-content-length"] != nil else { return nil }
+        guard isChunked(exchange.fields) else { return nil }
         return (false, exchange.fields["x-amz-trailer"] != nil)
+    }
+
+    /// Whether the content's coding is aws-chunked.
+    ///
+    /// The coding alone says nothing: other servers keep it and clients repeat it.
+    static func isChunked(_ fields: HTTPFields) -> Bool {
+        let codings = fields.values("Content-Encoding").flatMap { $0.split(separator: ",") }
+        return codings.contains { HTTPFields.equal($0.trimmingSpaces(), "aws-chunked") }
+            && fields["x-amz-decoded-content-length"] != nil
     }
 
     /// Reads to the end; the trailers behind the content.

@@ -26,7 +26,9 @@ package struct S3Authenticator: HTTPRequestAuthorizer {
 
     package func refusal(of request: HTTPRequest) -> HTTPAnswer? {
         do throws(S3Error) {
-            if case .streaming = try authorize(request).payload {
+            let payload = try authorize(request).payload
+            let isStreaming = if case .streaming = payload { true } else { false }
+            if isStreaming || ContentReceiver.isChunked(request.fields) {
                 throw S3Error(.notImplemented, "A resumable upload takes content without aws-chunked framing")
             }
             // Said before the content is sent, not when it is complete.
