@@ -46,7 +46,7 @@ package final class BucketServer: Sendable {
             let statistics = ServerStatistics()
             let resumable = try ResumableUploadHandler(
                 wrapping: S3Handler(storage: storage, authenticator: authenticator),
-                authorizer: authenticator,
+                authorizer: UploadAuthorizer(authenticator: authenticator, storage: storage),
                 directory: storage.privateDirectory + "/resumable"
             )
             server = try HTTPServer(

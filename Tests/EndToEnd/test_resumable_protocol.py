@@ -525,6 +525,14 @@ def test_a_wrong_content_digest_takes_nothing(dialect):
     assert stored(dialect) == b"1234567890"
 
 
+def test_a_target_that_cannot_be_is_refused_before_the_content(dialect):
+    for target, status in {"/missing/key": 404, "/bucket/a//b": 400, "/bucket/../x": 400, "/.moorage/x": 400}.items():
+        with dialect.wire() as wire:
+            wire.begin("PUT", target, dialect.fields(complete=True), 1 << 30)
+            interim, response = wire.final()
+        assert (interim, response.status) == ([], status), target
+
+
 def test_a_wrong_representation_digest_stores_nothing(dialect):
     url, _ = dialect.create(TARGET, Repr_Digest=sha256_field(b"what was meant"))
     response = dialect.append(url, 0, b"what was sent", True)

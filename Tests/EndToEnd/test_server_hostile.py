@@ -75,6 +75,21 @@ def test_deep_folders_do_not_end_the_server(address):
     assert ask(address, "DELETE", "/bucket")[0] == 204
 
 
+def test_content_for_no_key_is_refused(address):
+    """Whoever leaves the bucket out of a file's URL must not be told that the file is stored."""
+    status, _, body = ask(address, "PUT", "/name.txt", b"content")
+    assert (status, b"MalformedXML" in body) == (400, True)
+    assert ask(address, "PUT", "/other.txt", b"<Other/>")[0] == 400
+    for target in ("/name.txt", "/bucket", "/bucket/"):
+        for method in ("PUT", "POST"):
+            with Wire(address) as wire:
+                response = wire.ask(method, target, {"Upload-Complete": "?1"}, b"content")[1]
+            assert response.status == 400, (method, target, response)
+    assert re.findall("<Name>(.*?)</Name>", ask(address, "GET", "/")[2].decode()) == ["bucket"]
+    place = b"<CreateBucketConfiguration><LocationConstraint>eu</LocationConstraint></CreateBucketConfiguration>"
+    assert ask(address, "PUT", "/there", place)[0] == 200
+
+
 def test_framed_content_is_known_by_its_coding(address):
     """Also where no signature says so: the framing must not become content."""
     fields = {"Content-Encoding": "gzip, aws-chunked", "x-amz-decoded-content-length": "5"}

@@ -36,9 +36,7 @@ package struct S3Authenticator: HTTPRequestAuthorizer {
             try RequestScope(request).check(query, request.fields)
             return nil
         } catch {
-            let xml = error.document(requestID: Randomness.hexadecimal(bytes: 8), request)
-            let fields = HTTPFields([.init(name: "Content-Type", value: "application/xml")])
-            return HTTPAnswer(error.status, fields, .bytes(xml))
+            return error.answer(to: request)
         }
     }
 

@@ -43,6 +43,12 @@ extension S3Error {
         return error.xml
     }
 
+    /// The answer to a request that never becomes an exchange.
+    func answer(to request: HTTPRequest) -> HTTPAnswer {
+        let fields = HTTPFields([.init(name: "Content-Type", value: "application/xml")])
+        return HTTPAnswer(status, fields, .bytes(document(requestID: Randomness.hexadecimal(bytes: 8), request)))
+    }
+
     /// What a storage error is in S3's words.
     init(storage error: StorageError) {
         switch error {

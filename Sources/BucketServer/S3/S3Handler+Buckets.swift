@@ -10,6 +10,7 @@ extension S3Handler {
     func serveBucket(_ bucket: ObjectKey, _ exchange: S3Exchange) throws(S3Error) {
         switch exchange.request.method {
         case "PUT":
+            try checkConfiguration(exchange)
             try inS3 { () throws(StorageError) in try storage.createBucket(bucket) }
             exchange.send(200, HTTPFields([.init(name: "Location", value: "/\(bucket)")]))
         case "DELETE":
@@ -25,6 +26,13 @@ extension S3Handler {
         default:
             throw S3Error(.methodNotAllowed)
         }
+    }
+
+    /// Refuses content that is not about the bucket: somebody who left the bucket out of a file's URL must not
+    /// take the answer for a success.
+    private func checkConfiguration(_ exchange: S3Exchange) throws(S3Error) {
+        guard exchange.body.declaredLength != 0 else { return }
+        guard try readDocument(exchange).name == "CreateBucketConfiguration" else { throw S3Error(.malformedXML) }
     }
 
     /// ListBuckets.
