@@ -108,6 +108,19 @@ def test_framed_content_is_known_by_its_coding(address):
     assert ask(address, "GET", "/bucket/e")[2] == b"hello"
 
 
+def test_a_refused_completion_keeps_its_part(address):
+    upload = begin_upload(address)
+    tag = ask(address, "PUT", f"/bucket/k?uploadId={upload}&partNumber=1", b"part")[1]["ETag"]
+    part = f"<Part><PartNumber>1</PartNumber><ETag>{tag}</ETag></Part>"
+    document = f"<CompleteMultipartUpload>{part}</CompleteMultipartUpload>".encode()
+    assert ask(address, "PUT", "/bucket/k/below", b"")[0] == 200
+    assert ask(address, "POST", f"/bucket/k?uploadId={upload}", document)[0] == 409
+    assert tag.strip('"') + "&quot;" in ask(address, "GET", f"/bucket/k?uploadId={upload}")[2].decode()
+    assert ask(address, "DELETE", "/bucket/k/below")[0] == 204
+    assert ask(address, "POST", f"/bucket/k?uploadId={upload}", document)[0] == 200
+    assert ask(address, "GET", "/bucket/k")[2] == b"part"
+
+
 def test_a_deletion_of_another_version_deletes_nothing(address):
     assert ask(address, "PUT", "/bucket/k", b"x")[0] == 200
     document = b"<Delete><Object><Key>k</Key><VersionId>3HL4kqtJlcpXroDTDmJ</VersionId></Object></Delete>"

@@ -45,11 +45,8 @@ extension BucketStorage {
     ) throws(StorageError) -> StagedFile {
         let folder = try openUploadFolder(upload.id)
         if isAtRest, let whole = try adoptData(parts, in: folder) { return whole }
-        if parts.count == 1, case .file(let name) = parts[0].location,
-            let file = try openPartFile(name, in: folder)
-        {
-            return StagedFile(adopting: file, size: parts[0].size, name: name, folder: folder)
-        }
+        // Copied even when it is one: a file gets the object's record before its name, and a part whose completion
+        // is then refused must keep its own.
         return try copyParts(parts, in: folder)
     }
 
