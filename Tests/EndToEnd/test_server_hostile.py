@@ -108,6 +108,13 @@ def test_framed_content_is_known_by_its_coding(address):
     assert ask(address, "GET", "/bucket/e")[2] == b"hello"
 
 
+def test_a_weak_tag_does_not_allow_a_write(address):
+    tag = ask(address, "PUT", "/bucket/k", b"one")[1]["ETag"]
+    assert ask(address, "PUT", "/bucket/k", b"two", If_Match="W/" + tag)[0] == 412
+    assert ask(address, "PUT", "/bucket/k", b"two", If_None_Match="W/" + tag)[0] == 412
+    assert ask(address, "PUT", "/bucket/k", b"two", If_Match=tag)[0] == 200
+
+
 def test_a_refused_completion_keeps_its_part(address):
     upload = begin_upload(address)
     tag = ask(address, "PUT", f"/bucket/k?uploadId={upload}&partNumber=1", b"part")[1]["ETag"]
@@ -119,6 +126,15 @@ def test_a_refused_completion_keeps_its_part(address):
     assert ask(address, "DELETE", "/bucket/k/below")[0] == 204
     assert ask(address, "POST", f"/bucket/k?uploadId={upload}", document)[0] == 200
     assert ask(address, "GET", "/bucket/k")[2] == b"part"
+
+
+def test_pages_of_nothing_end(address):
+    upload = begin_upload(address)
+    ask(address, "PUT", f"/bucket/k?uploadId={upload}&partNumber=1", b"part")
+    targets = ["?uploads&max-uploads=0", f"/k?uploadId={upload}&max-parts=0", "?list-type=2&max-keys=0", "?max-keys=0"]
+    for target in targets:
+        status, _, body = ask(address, "GET", "/bucket" + target)
+        assert (status, b"<IsTruncated>false" in body) == (200, True), target
 
 
 def test_a_deletion_of_another_version_deletes_nothing(address):

@@ -93,7 +93,7 @@ extension S3Handler {
         result.uploadIDMarker = idMarker
         result.maxUploads = limit
         result.isURLEncoded = try Self.isURLEncoded(query)
-        result.isTruncated = wanted.count > limit
+        result.isTruncated = limit > 0 && wanted.count > limit
         if result.isTruncated {
             result.nextKeyMarker = result.uploads.last?.key
             result.nextUploadIDMarker = result.uploads.last?.uploadID

@@ -136,7 +136,7 @@ extension S3Handler {
             partNumberMarker: marker,
             nextPartNumberMarker: page.last?.number,
             maxParts: limit,
-            isTruncated: rest.count > limit,
+            isTruncated: limit > 0 && rest.count > limit,
             isURLEncoded: try Self.isURLEncoded(exchange.query),
             parts: page.map(Self.listed)
         )

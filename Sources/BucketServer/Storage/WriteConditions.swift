@@ -42,16 +42,16 @@ struct WriteConditions: Hashable, Sendable {
         }
         let record = current.record
         let time = record.modified.seconds
-        guard ifMatch.map({ Self.matches($0, record.tag) }) ?? true,
-            !(ifNoneMatch.map { Self.matches($0, record.tag) } ?? false),
+        guard ifMatch.map({ Self.matches($0, record.tag, strongly: true) }) ?? true,
+            !(ifNoneMatch.map { Self.matches($0, record.tag, strongly: false) } ?? false),
             time <= unmodifiedSince ?? .max, time == modified ?? time, current.size == size ?? current.size
         else { throw .preconditionFailed }
     }
 
-    private static func matches(_ condition: EntityTagCondition, _ current: EntityTag) -> Bool {
+    private static func matches(_ condition: EntityTagCondition, _ current: EntityTag, strongly: Bool) -> Bool {
         switch condition {
         case .any: true
-        case .tags(let tags): tags.contains { $0.weaklyMatches(current) }
+        case .tags(let tags): tags.contains { strongly ? $0.stronglyMatches(current) : $0.weaklyMatches(current) }
         }
     }
 }
