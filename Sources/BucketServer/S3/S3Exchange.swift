@@ -64,6 +64,9 @@ extension S3Error {
         case .preconditionFailed: self.init(S3ErrorCode.preconditionFailed)
         case .noSuchUpload: self.init(S3ErrorCode.noSuchUpload)
         case .insufficientStorage: self.init(S3ErrorCode.storageFull)
+        case .forbidden(let error):
+            Log.warning("serve", "\(error)")
+            self.init(S3ErrorCode.accessDenied, "The server itself is not allowed to do it: \(error.reason)")
         case .system(let error):
             Log.error("serve", "\(error)")
             self.init(S3ErrorCode.internalError, "The server could not do it: \(error.reason)")

@@ -50,42 +50,58 @@ extension BucketStorage {
         return try renewed(file, old)
     }
 
-    /// Computes a record from the content; several times while somebody is still writing, then as it is.
+    /// Computes a record from the content, several times while somebody is still writing.
+    ///
+    /// A file that keeps changing, or cannot be read to its end, is there all the same, and must not hide the others
+    /// in its bucket: its tag is then one of its stamp.
     private func renewed(_ file: OpenFile, _ old: ObjectRecord?) throws(StorageError) -> StoredObject {
-        var status = try storing { () throws(SystemError) in try file.descriptor.status() }
         for _ in 0..<3 {
-            let before = status
-            let digest = try Self.digest(of: file, .md5)
-            status = try storing { () throws(SystemError) in try file.descriptor.status() }
-            var record = ObjectRecord(
-                entityTag: Hexadecimal.encode(digest),
-                modified: status.modified,
-                stamp: FileStamp(status)
-            )
-            if let old {
-                record.fields = old.fields
-                // It was the time of the old content.
-                record.fields["x-amz-meta-mtime"] = nil
+            let status = try storing { () throws(SystemError) in try file.descriptor.status() }
+            let digest: [UInt8]?
+            do {
+                digest = try Self.digest(of: file, .md5, while: FileStamp(status))
+            } catch {
+                Log.warning("serve", "a file cannot be read: \(error)")
+                break
             }
-            if FileStamp(before) != FileStamp(status) { continue }
+            guard let digest else { continue }
+            let record = Self.record(Hexadecimal.encode(digest), status, old)
             // A write within the clock's resolution would leave the same stamp: remember settled files only.
             if Timestamp.now().seconds - status.modified.seconds > 2 { try? records.write(record, to: file.descriptor) }
             return StoredObject(record: record, size: status.size, file: file, inode: status.inode)
         }
-        throw .system(SystemError.make(EBUSY, "digest", "a file that keeps changing"))
+        let status = try storing { () throws(SystemError) in try file.descriptor.status() }
+        let text = "\(status.size) \(status.modified.nanoseconds) \(status.inode)"
+        // The form of a tag that is no digest of the content.
+        let tag = Hexadecimal.encode(Digest.of(Array(text.utf8), .md5)) + "-0"
+        let record = Self.record(tag, status, old)
+        return StoredObject(record: record, size: status.size, file: file, inode: status.inode)
     }
 
-    /// The digest of a whole file.
-    static func digest(of file: OpenFile, _ algorithm: DigestAlgorithm) throws(StorageError) -> [UInt8] {
+    /// The record of a file as it is now, with what is kept of an old one.
+    private static func record(_ entityTag: String, _ status: FileStatus, _ old: ObjectRecord?) -> ObjectRecord {
+        var record = ObjectRecord(entityTag: entityTag, modified: status.modified, stamp: FileStamp(status))
+        record.fields = old?.fields ?? HTTPFields()
+        // It was the time of the old content.
+        record.fields["x-amz-meta-mtime"] = nil
+        return record
+    }
+
+    /// The digest of a whole file; nil when the file does not keep its stamp meanwhile.
+    private static func digest(
+        of file: OpenFile,
+        _ algorithm: DigestAlgorithm,
+        while stamp: FileStamp
+    ) throws(SystemError) -> [UInt8]? {
         let digest = Digest(algorithm)
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 262_144, alignment: 16)
         defer { buffer.deallocate() }
         var offset: Int64 = 0
         while true {
-            let count: Int
-            do { count = try file.descriptor.read(into: buffer, at: offset) } catch { throw StorageError(error) }
+            let count = try file.descriptor.read(into: buffer, at: offset)
             digest.update(UnsafeRawBufferPointer(rebasing: buffer[..<count]))
             offset += Int64(count)
+            guard FileStamp(try file.descriptor.status()) == stamp else { return nil }
             if count < buffer.count { return digest.finalize() }
         }
     }

@@ -131,7 +131,10 @@ struct ObjectLister {
         // With the usual delimiter a folder is one line, whatever is in it.
         if request.delimiter == [UInt8(ascii: "/")], let common = commonPrefix(of: key) { return emitPrefix(common) }
         let isBeforeStart = FolderListing.precedes(key, request.after) && !request.after.starts(with: key)
-        guard !isBeforeStart, let folder = try storage.openFolder(entry.name, in: frame.folder) else { return }
+        guard !isBeforeStart else { return }
+        let storage = storage
+        let folder = try Self.served { () throws(StorageError) in try storage.openFolder(entry.name, in: frame.folder) }
+        guard let folder else { return }
         try visitMarker(of: folder, key: key)
         if !page.isTruncated { try push(folder, path: key) }
     }
@@ -152,8 +155,19 @@ struct ObjectLister {
             page.isTruncated = true
             return
         }
-        guard let object = try load() else { return }
+        guard let object = try Self.served(load) else { return }
         page.items.append(.object(ObjectKey(bytes: key), object.record, size: object.size))
+    }
+
+    /// What is there and may be read: what the server may not read is not served, and must not hide the rest.
+    private static func served<Found>(_ find: () throws(StorageError) -> Found?) throws(StorageError) -> Found? {
+        do {
+            return try find()
+        } catch {
+            guard case .forbidden(let reason) = error else { throw error }
+            Log.info("serve", "not listed: \(reason)")
+            return nil
+        }
     }
 
     private mutating func emitPrefix(_ prefix: [UInt8]) {

@@ -40,10 +40,13 @@ final class RecordStore: Sendable {
         do {
             return try file.setExtendedAttribute(Self.attribute, record.encoded)
         } catch {
-            guard [ENOTSUP, ENOSPC, E2BIG, ERANGE].contains(error.code) else { throw error }
+            let isRefused = [EACCES, EPERM].contains(error.code) && record.stamp != nil
+            guard isRefused || [ENOTSUP, ENOSPC, E2BIG, ERANGE].contains(error.code) else { throw error }
+            // Of a file of somebody else's: an attribute that is there would stay, and go before.
+            if isRefused, try file.extendedAttribute(Self.attribute) != nil { throw error }
         }
         hasSidecars.store(true, ordering: .releasing)
-        try removeAttribute(of: file)
+        if try file.extendedAttribute(Self.attribute) != nil { try removeAttribute(of: file) }
         try Files.writeAtomically(sidecarPath(try file.status().inode), record.encoded)
     }
 

@@ -21,6 +21,8 @@ enum StorageError: Error, Hashable, Sendable {
     case preconditionFailed
     case noSuchUpload
     case insufficientStorage
+    /// The file system does not let the server do it.
+    case forbidden(SystemError)
     case system(SystemError)
 
     /// The storage's meaning of a failed system call.
@@ -28,6 +30,7 @@ enum StorageError: Error, Hashable, Sendable {
         switch error.code {
         case ENOSPC, EDQUOT: self = .insufficientStorage
         case ENAMETOOLONG: self = .keyTooLong
+        case EACCES, EPERM, EROFS: self = .forbidden(error)
         default: self = .system(error)
         }
     }
