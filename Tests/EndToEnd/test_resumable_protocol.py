@@ -2,6 +2,7 @@
 # Copyright the Moorage authors
 """`moorage serve` speaks every version of IETF resumable uploads: checked on the wire, byte by byte."""
 
+import base64
 import hashlib
 import json
 import os
@@ -525,6 +526,22 @@ def test_a_wrong_content_digest_takes_nothing(dialect):
     assert stored(dialect) == b"1234567890"
 
 
+def test_the_older_digest_is_verified_too(dialect):
+    def md5(data):
+        return base64.b64encode(hashlib.md5(data).digest()).decode()
+
+    _, response = dialect.create(TARGET, body=b"content", complete=True, Content_MD5=md5(b"other"))
+    assert response.status == 400 and dialect.complete(response) is not True
+    url, _ = dialect.create(TARGET)
+    for wrong in (md5(b"other"), "no digest"):
+        response = dialect.append(url, 0, b"content", True, Content_MD5=wrong)
+        assert response.status == 400 and dialect.complete(response) is not True
+    assert dialect.offset(url) == (0, False)
+    assert stored(dialect) is None
+    assert dialect.complete(dialect.append(url, 0, b"content", True, Content_MD5=md5(b"content"))) is True
+    assert stored(dialect) == b"content"
+
+
 def test_a_target_that_cannot_be_is_refused_before_the_content(dialect):
     for target, status in {"/missing/key": 404, "/bucket/a//b": 400, "/bucket/../x": 400, "/.moorage/x": 400}.items():
         with dialect.wire() as wire:
@@ -549,10 +566,16 @@ def test_what_is_too_large_is_refused_at_once(dialect):
     too_large = limits["max-size"] + 1
     with dialect.wire() as wire:
         wire.begin("PUT", TARGET, dialect.fields(complete=True), too_large)
-        assert wire.final()[1].status == 413
+        responses = [wire.final()[1]]
     if dialect.number >= 6:
-        _, response = dialect.create(TARGET, length=too_large)
+        responses.append(dialect.create(TARGET, length=too_large)[1])
+    url, _ = dialect.create(TARGET)
+    with dialect.wire() as wire:
+        wire.begin("PATCH", url, dialect.fields(complete=False, offset=0), too_large)
+        responses.append(wire.final()[1])
+    for response in responses:
         assert response.status == 413
+        assert (dialect.limits(response) or {}).get("max-size") == (limits["max-size"] if dialect.number >= 6 else None)
 
 
 # Authority

@@ -18,17 +18,26 @@ struct PromisedDigest: Hashable, Sendable {
         self.value = value
     }
 
-    /// What must be true of the content of a request: what its `Content-Digest` says, and what its authority is for.
+    /// All that must be true of the content of a request: what its `Content-Digest` and its older form `Content-MD5`
+    /// say, and what its authority is for.
     ///
-    /// Nil when nothing is said; throws when the two differ.
+    /// Throws when a digest cannot be one.
     static func ofContent(
         _ request: HTTPRequest,
         _ authorizer: any HTTPRequestAuthorizer
-    ) throws(UploadReceiver.Failure) -> PromisedDigest? {
-        let said = PromisedDigest(request.fields, "Content-Digest")
-        guard let value = authorizer.promisedDigest(of: request) else { return said }
-        if let said, said.value != value { throw .digestMismatch }
-        return PromisedDigest(algorithm: .sha256, value: value)
+    ) throws(UploadReceiver.Failure) -> [PromisedDigest] {
+        var promised: [PromisedDigest] = []
+        if let said = PromisedDigest(request.fields, "Content-Digest") { promised.append(said) }
+        if let value = authorizer.promisedDigest(of: request) {
+            promised.append(PromisedDigest(algorithm: .sha256, value: value))
+        }
+        for text in request.fields.values("Content-MD5") {
+            guard let value = Base64.decode(text), value.count == DigestAlgorithm.md5.byteCount else {
+                throw .digestMismatch
+            }
+            promised.append(PromisedDigest(algorithm: .md5, value: value))
+        }
+        return promised
     }
 
     private init(algorithm: DigestAlgorithm, value: [UInt8]) {

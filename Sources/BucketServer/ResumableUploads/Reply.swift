@@ -38,6 +38,14 @@ struct Reply {
         send(status, fields, Array((text + "\n").utf8))
     }
 
+    /// Refuses what is larger than `limits`, which the answer tells.
+    func sendTooLarge(_ text: String, limits: UploadLimits, offset: Int64? = nil) {
+        var fields = UploadReply.tooLarge(version, limits: limits)
+        fields["Content-Type"] = "text/plain"
+        if let offset { fields[UploadProtocol.offsetField] = StructuredFields.serialized(offset) }
+        send(413, fields, Array((text + "\n").utf8))
+    }
+
     /// Refuses with one of the protocol's problem documents.
     func sendProblem(
         _ problem: UploadProtocol.Problem,

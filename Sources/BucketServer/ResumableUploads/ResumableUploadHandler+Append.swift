@@ -22,11 +22,14 @@ extension ResumableUploadHandler {
         guard asked.offset == upload.offset else { return refuseOffset(upload, asked, reply) }
         let declared = exchange.body.declaredLength
         if let most = limits.maxAppendSize, declared ?? 0 > most {
-            return reply.sendError(413, "larger than one append may be here", offset: upload.offset)
+            let limits = announcedLimits(of: upload)
+            return reply.sendTooLarge("larger than one append may be here", limits: limits, offset: upload.offset)
         }
         switch length(of: asked, from: upload.offset, known: upload.manifest.length, content: declared) {
         case .inconsistent: reply.sendProblem(.inconsistentLength, offset: upload.offset)
-        case .tooLarge: reply.sendError(413, "larger than uploads may be here", offset: upload.offset)
+        case .tooLarge:
+            let limits = announcedLimits(of: upload)
+            reply.sendTooLarge("larger than uploads may be here", limits: limits, offset: upload.offset)
         case .length(let length): append(to: upload, exchange, asked, length)
         }
     }
@@ -136,7 +139,9 @@ extension ResumableUploadHandler {
         case .body(.timedOut): reply.sendError(408, "the content came too slowly", offset: offset)
         case .body(.malformed(let text)): reply.sendError(400, text, offset: offset)
         case .tooLong where upload.manifest.length != nil: reply.sendProblem(.inconsistentLength, offset: offset)
-        case .tooLong: reply.sendError(413, "larger than uploads may be here", offset: offset)
+        case .tooLong:
+            let limits = announcedLimits(of: upload)
+            reply.sendTooLarge("larger than uploads or appends may be here", limits: limits, offset: offset)
         case .digestMismatch: reply.sendError(400, "the content is not what its digest says", offset: offset)
         case .storage(let error):
             Log.error("serve", "cannot store an upload's content: \(error)")

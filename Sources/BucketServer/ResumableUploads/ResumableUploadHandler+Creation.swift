@@ -15,7 +15,7 @@ extension ResumableUploadHandler {
         }
         switch length(of: asked, from: 0, known: nil, content: exchange.body.declaredLength) {
         case .inconsistent: reply.sendProblem(.inconsistentLength)
-        case .tooLarge: reply.sendError(413, "larger than uploads may be here")
+        case .tooLarge: reply.sendTooLarge("larger than uploads may be here", limits: limitsOfAll)
         case .length(let length): create(exchange, asked, length)
         }
     }

@@ -76,12 +76,7 @@ package final class ResumableUploadHandler: HTTPRequestHandler {
         guard case .resumable(let version) = UploadRequestKind.ofUploadResource(request.fields) else {
             return Reply(version: .final, responder).sendUnknownVersion()
         }
-        let announced = UploadLimits(
-            maxSize: limits.maxSize,
-            maxAppendSize: limits.maxAppendSize,
-            maxAge: limits.idleLife
-        )
-        var fields = UploadReply.options(version, limits: announced)
+        var fields = UploadReply.options(version, limits: limitsOfAll)
         fields["Allow"] = isResource ? Self.allowedMethods : "GET, HEAD, PUT, POST, DELETE, OPTIONS"
         responder.send(204, fields, .none)
     }
@@ -127,6 +122,11 @@ package final class ResumableUploadHandler: HTTPRequestHandler {
             length: upload.manifest.length,
             limits: announcedLimits(of: upload)
         )
+    }
+
+    /// The limits of an upload that is yet to be begun.
+    var limitsOfAll: UploadLimits {
+        UploadLimits(maxSize: limits.maxSize, maxAppendSize: limits.maxAppendSize, maxAge: limits.idleLife)
     }
 
     func announcedLimits(of upload: StoredUpload) -> UploadLimits {

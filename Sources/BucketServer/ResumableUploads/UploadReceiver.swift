@@ -30,7 +30,7 @@ struct UploadReceiver {
     let body: any HTTPRequestBody
     /// The offset no byte may go beyond.
     let limit: Int64
-    let promised: PromisedDigest?
+    let promised: [PromisedDigest]
     /// Tells the client an offset that is on disk; nil when its version has no way to hear it.
     let acknowledge: ((Int64) -> Void)?
 
@@ -41,9 +41,11 @@ struct UploadReceiver {
         upload.receives(body)
         defer { upload.receivesNothing() }
         do throws(Failure) {
-            let digest = promised.map { Digest($0.algorithm) }
-            try receive(file, from: start, digest: digest)
-            if let promised, let digest, !promised.isKept(by: digest) { throw Failure.digestMismatch }
+            let digests = promised.map { Digest($0.algorithm) }
+            try receive(file, from: start, digests: digests)
+            for (promise, digest) in zip(promised, digests) where !promise.isKept(by: digest) {
+                throw Failure.digestMismatch
+            }
             try synchronize(file)
         } catch {
             try settle(file, start: start, error)
@@ -62,7 +64,7 @@ struct UploadReceiver {
         }
     }
 
-    private func receive(_ file: borrowing FileDescriptor, from start: Int64, digest: Digest?) throws(Failure) {
+    private func receive(_ file: borrowing FileDescriptor, from start: Int64, digests: [Digest]) throws(Failure) {
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: Self.bufferSize, alignment: 4096)
         defer { buffer.deallocate() }
         var offset = start
@@ -73,11 +75,11 @@ struct UploadReceiver {
             guard offset + Int64(count) <= limit else { throw .tooLong }
             let bytes = UnsafeRawBufferPointer(rebasing: buffer[..<count])
             try write(file, bytes, at: offset)
-            digest?.update(bytes)
+            for digest in digests { digest.update(bytes) }
             offset += Int64(count)
             upload.advance(to: offset)
             // With a promised digest nothing is accepted before the whole content was seen.
-            guard let acknowledge, digest == nil, pacer.isDue(now: monotonicSeconds()) else { continue }
+            guard let acknowledge, digests.isEmpty, pacer.isDue(now: monotonicSeconds()) else { continue }
             try synchronize(file)
             acknowledge(offset)
         }

@@ -90,6 +90,13 @@ package enum UploadReply {
         return fields
     }
 
+    /// The fields of a refusal of what is above the limits: it has to tell them.
+    package static func tooLarge(_ version: InteropVersion, limits: UploadLimits) -> HTTPFields {
+        var fields = refused(version)
+        setLimits(limits, version: version, in: &fields)
+        return fields
+    }
+
     /// The fields that answer a version we do not speak.
     package static let unknownVersion = HTTPFields([
         HTTPFields.Field(name: UploadProtocol.versionField, value: "9")
