@@ -173,4 +173,17 @@ import Testing
         for name in ["credentials", "config"] { try Files.removeIfPresent("\(folder)/\(name)") }
         try Files.removeDirectory(folder)
     }
+
+    @Test func unsignedRequestsAreForThoseWhoHaveNoCredentials() throws {
+        func provider(_ environment: [String: String]) -> SharedCredentials {
+            SharedCredentials(
+                profile: nil,
+                environment: environment.merging(["HOME": "/nowhere"]) { $1 },
+                allowsNone: true
+            )
+        }
+        #expect(try provider([:]).credentials() == nil)
+        let keys = ["AWS_ACCESS_KEY_ID": "E", "AWS_SECRET_ACCESS_KEY": "e"]
+        #expect(try provider(keys).credentials()?.accessKeyID == "E")
+    }
 }

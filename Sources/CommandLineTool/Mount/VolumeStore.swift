@@ -40,20 +40,19 @@ extension VolumeDescription {
         configuration.scratchOwner = scratchOwner
         configuration.connectTimeout = connectTimeout
         configuration.stallTimeout = stallTimeout
-        // A profile that was named says where its credentials are; and only AWS has its own machines' service.
+        // A profile that was named says where its credentials are; and only AWS has its own machines' service, which
+        // is not waited for where none are needed.
         let machine = MetadataCredentials(
             environment: environment,
             transport: transport,
-            allowsInstance: endpoint == nil
+            allowsInstance: endpoint == nil && !anonymous
         )
-        let credentials: any CredentialsProvider =
-            anonymous
-            ? StaticCredentials.anonymous
-            : SharedCredentials(
-                profile: profile,
-                environment: environment,
-                machine: profile == nil ? machine : nil
-            )
+        let credentials = SharedCredentials(
+            profile: profile,
+            environment: environment,
+            machine: profile == nil ? machine : nil,
+            allowsNone: anonymous
+        )
         return try S3Store(configuration: configuration, credentials: credentials, transport: transport)
     }
 }

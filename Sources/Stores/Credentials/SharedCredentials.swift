@@ -17,20 +17,30 @@ package final class SharedCredentials: CredentialsProvider {
     private struct State {
         var isLoaded = false
         var credentials: SigningCredentials?
+        /// Why the files say nothing.
         var problem: String?
     }
 
     private let profile: String?
     private let environment: [String: String]
     private let machine: MetadataCredentials?
+    private let allowsNone: Bool
     private let state = Lock(State())
 
-    /// `environment` is the process's own, or what a client handed over; `machine` is asked when neither it nor
-    /// the files have credentials.
-    package init(profile: String?, environment: [String: String], machine: MetadataCredentials? = nil) {
+    /// Looks in `environment` first, then in the files, then asks `machine`.
+    ///
+    /// `environment` is the process's own, or what a client handed over. `allowsNone`: requests go out unsigned when
+    /// nobody has credentials.
+    package init(
+        profile: String?,
+        environment: [String: String],
+        machine: MetadataCredentials? = nil,
+        allowsNone: Bool = false
+    ) {
         self.profile = profile
         self.environment = environment
         self.machine = machine
+        self.allowsNone = allowsNone
     }
 
     package func credentials() throws(StoreError) -> SigningCredentials? {
@@ -39,6 +49,7 @@ package final class SharedCredentials: CredentialsProvider {
             return state
         }
         if let credentials = state.credentials ?? machine?.credentials() { return credentials }
+        if allowsNone, state.problem == nil { return nil }
         throw StoreError(
             .authentication,
             state.problem
