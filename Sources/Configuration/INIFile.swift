@@ -22,7 +22,8 @@ struct INIFile {
 
     init(text: String, path: String) throws(ConfigurationError) {
         var number = 0
-        for raw in text.split(separator: "\n", omittingEmptySubsequences: false) {
+        // A carriage return and a newline are one character.
+        for raw in text.split(omittingEmptySubsequences: false, whereSeparator: { $0 == "\n" || $0 == "\r\n" }) {
             number += 1
             let line = String(raw).trimmed
             if line.isEmpty || line.hasPrefix("#") || line.hasPrefix(";") { continue }

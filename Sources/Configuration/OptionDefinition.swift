@@ -28,6 +28,7 @@ package enum OptionName: String, Hashable, Sendable, CaseIterable {
     case parallelParts = "parallel_parts"
     // The mount.
     case readOnly = "ro"
+    case noExecution = "noexec"
     case allowOther = "allow_other"
     case uid
     case gid

@@ -11,7 +11,7 @@ package enum OptionDocumentation {
             [.username, .password, .bearerToken, .authorityFile, .clientCertificate, .clientKey]
         ),
         ("Uploads", [.uploadProtocol, .partSize, .quietPeriod, .lateRequests, .parallelFiles, .parallelParts]),
-        ("The mount", [.readOnly, .allowOther, .uid, .gid, .umask, .metadataAge, .kernelAge]),
+        ("The mount", [.readOnly, .noExecution, .allowOther, .uid, .gid, .umask, .metadataAge, .kernelAge]),
         ("Local state", [.stateDirectory, .cacheDirectory, .cacheSize, .cacheFree, .blockSize]),
     ]
 

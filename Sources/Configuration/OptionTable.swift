@@ -11,7 +11,7 @@ extension OptionName {
             accessDefinition
         case .uploadProtocol, .partSize, .quietPeriod, .lateRequests, .parallelFiles, .parallelParts:
             uploadDefinition
-        case .readOnly, .allowOther, .uid, .gid, .umask, .metadataAge, .kernelAge:
+        case .readOnly, .noExecution, .allowOther, .uid, .gid, .umask, .metadataAge, .kernelAge:
             mountDefinition
         case .stateDirectory, .cacheDirectory, .cacheSize, .cacheFree, .blockSize:
             storageDefinition
@@ -122,6 +122,8 @@ extension OptionName {
         switch self {
         case .readOnly:
             row(.flag, .volume, "false", "", "Mount read-only.")
+        case .noExecution:
+            row(.flag, .volume, "false", "", "Let no program in the mount be run.")
         case .allowOther:
             row(
                 .flag,

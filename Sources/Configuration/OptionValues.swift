@@ -57,6 +57,7 @@ extension OptionValues {
         for item in OptionValues.split(text) where !item.isEmpty {
             let equals = item.firstIndex(of: "=")
             let key = equals.map { String(item[..<$0]) } ?? item
+            if key == "exec" { values[.noExecution] = .flag(false) }
             if OptionValues.isForeign(key) { continue }
             let value = equals.map { String(item[item.index(after: $0)...]) }
             guard let name = OptionName(rawValue: key) else {
@@ -101,8 +102,9 @@ extension OptionValues {
 
     private static let foreign: Set<String> = [
         "rw", "defaults", "auto", "noauto", "user", "nouser", "users", "owner", "group", "nofail", "_netdev", "exec",
-        "noexec", "suid", "nosuid", "dev", "nodev", "sync", "async", "atime", "noatime", "relatime", "norelatime",
+        "suid", "nosuid", "dev", "nodev", "sync", "async", "dirsync", "atime", "noatime", "relatime", "norelatime",
         "strictatime", "nostrictatime", "lazytime", "nolazytime", "diratime", "nodiratime", "silent", "loud", "comment",
+        "mand", "nomand", "iversion", "noiversion", "symfollow", "nosymfollow",
     ]
 
     private static func isForeign(_ key: String) -> Bool {

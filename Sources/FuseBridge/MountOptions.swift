@@ -11,11 +11,21 @@ package struct MountOptions: Hashable, Sendable {
     /// Lets other users in; the permissions of each file decide then.
     package var allowsOther: Bool
 
-    package init(mountpoint: String, source: String, isReadOnly: Bool = false, allowsOther: Bool = false) {
+    /// Keeps the kernel from running programs in the mount.
+    package var forbidsExecution: Bool
+
+    package init(
+        mountpoint: String,
+        source: String,
+        isReadOnly: Bool = false,
+        allowsOther: Bool = false,
+        forbidsExecution: Bool = false
+    ) {
         self.mountpoint = mountpoint
         self.source = source
         self.isReadOnly = isReadOnly
         self.allowsOther = allowsOther
+        self.forbidsExecution = forbidsExecution
     }
 
     /// The arguments for libfuse, a program name first.
@@ -28,6 +38,7 @@ package struct MountOptions: Hashable, Sendable {
         ]
         if isReadOnly { list.append("ro") }
         if allowsOther { list.append("allow_other") }
+        if forbidsExecution { list.append("noexec") }
         return ["moorage", "-o", list.joined(separator: ",")]
     }
 }

@@ -55,6 +55,7 @@ import Testing
         ("[volumes]", "/c:1: unknown section [volumes]: [policy] or [volume NAME] is meant"),
         ("[policy", "/c:1: section without closing ]"),
         ("[policy]\nwhat", "/c:2: neither key = value nor [section]"),
+        ("[policy]\r\nquiet_period = 1\r\nwhat\r\n", "/c:3: neither key = value nor [section]"),
     ])
     func mistakesNameFileAndLine(text: String, expected: String) {
         #expect(message(text) == expected)
@@ -83,6 +84,13 @@ import Testing
         #expect(values.number(.umask) == 0o77)
         #expect(values.text(.endpoint) == "http://h:1")
         #expect(values.text(.region) == "a,b")
+    }
+
+    @Test func wordsOfEveryMountArePassedOverButThoseThatForbid() throws {
+        let words = "rw,dirsync,iversion,mand,nosymfollow,suid,noatime"
+        #expect(try OptionValues(mountOptions: words) == OptionValues())
+        #expect(try OptionValues(mountOptions: "rw,noexec").flag(.noExecution))
+        #expect(try !OptionValues(mountOptions: "user,noexec,exec").flag(.noExecution))
     }
 
     @Test(arguments: [

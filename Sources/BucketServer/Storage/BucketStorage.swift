@@ -51,7 +51,12 @@ package final class BucketStorage: Sendable {
         root = OpenFile(try FileDescriptor.open(directory, O_RDONLY | O_DIRECTORY))
         for name in ["", "/temporary", "/uploads", "/records"] { try Files.makeDirectories(base + name) }
         guard let lock = try FileLock(acquiring: base + "/lock") else {
-            throw SystemError.make(EBUSY, "lock", directory)
+            throw SystemError(
+                code: EBUSY,
+                operation: "lock",
+                subject: directory,
+                reason: "another moorage serve has it"
+            )
         }
         self.lock = lock
         temporary = OpenFile(try FileDescriptor.open(base + "/temporary", O_RDONLY | O_DIRECTORY))

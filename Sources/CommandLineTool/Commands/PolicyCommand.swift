@@ -8,12 +8,15 @@ enum PolicyCommand {
     static let definition = CommandDefinition(
         name: "policy",
         operands: "[show]",
-        operandCount: 0...1,
+        operandCount: 0...100,
         flags: [],
         summary: "show the rules for uploads that hold now"
     ) { arguments throws(CommandFailure) in
         guard arguments.operands.first ?? "show" == "show" else {
             throw .usage("policy: \(arguments.operands[0]): only show exists; set keys in the configuration file")
+        }
+        guard arguments.operands.count < 2 else {
+            throw .usage("policy: unexpected operand \(arguments.operands[1]): usage: moorage policy [show]")
         }
         let instance = try Instance.current()
         Console.line("for all volumes ([policy] of \(instance.directories.configuration)):")

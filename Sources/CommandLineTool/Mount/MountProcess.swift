@@ -170,7 +170,8 @@ struct MountProcess {
             mountpoint: request.mountpoint,
             source: volume.remote,
             isReadOnly: request.values.flag(.readOnly),
-            allowsOther: request.values.flag(.allowOther)
+            allowsOther: request.values.flag(.allowOther),
+            forbidsExecution: request.values.flag(.noExecution)
         )
     }
 }

@@ -14,7 +14,8 @@ enum ManualPage {
         ]
         let commands = CommandLineTool.commands.filter { !$0.isInternal }
         for command in commands {
-            lines += [".B moorage \(command.name)", escaped(synopsis(command)), ".br"]
+            let words = synopsis(command)
+            lines += [".B moorage \(command.name)"] + (words.isEmpty ? [] : [escaped(words)]) + [".br"]
         }
         lines += [
             ".SH DESCRIPTION",
@@ -32,10 +33,10 @@ enum ManualPage {
     }
 
     private static func synopsis(_ command: CommandDefinition) -> String {
-        command.operands
-            + command.flags.filter { !$0.summary.isEmpty }.map { flag in
-                " [\(flag.spelling)\(flag.placeholder.map { " \($0)" } ?? "")]"
-            }.joined()
+        let flags = command.flags.filter { !$0.summary.isEmpty }.map { flag in
+            "[\(flag.spelling)\(flag.placeholder.map { " \($0)" } ?? "")]"
+        }
+        return ([command.operands].filter { !$0.isEmpty } + flags).joined(separator: " ")
     }
 
     private static func section(_ command: CommandDefinition) -> [String] {
@@ -43,6 +44,10 @@ enum ManualPage {
         for flag in command.flags where !flag.summary.isEmpty {
             let value = flag.placeholder.map { " \($0)" } ?? ""
             lines += [".TP", ".B \(escaped(flag.spelling + value))", escaped(capitalized(flag.summary) + ".")]
+        }
+        // The settings of mount have a section of their own.
+        if !command.details.isEmpty, command.name != MountCommand.definition.name {
+            lines += [".PP", ".nf"] + command.details.split(separator: "\n").map { escaped(String($0)) } + [".fi"]
         }
         return lines
     }
