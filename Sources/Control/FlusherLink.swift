@@ -67,6 +67,8 @@ package final class FlusherLink: Sendable {
     private func runWaking() {
         var client: ControlClient?
         var pause = 0.1
+        // With the first wake the flusher reads the settings anew, which may be others than those of the last mount.
+        var isFirst = true
         while let isClosed = state.wait(timeout: nil, until: { $0.isWakeWanted || $0.isClosed ? $0.isClosed : nil }) {
             if isClosed, !state.inspect({ $0.isWakeWanted }) { break }
             do throws(ControlError) {
@@ -74,7 +76,8 @@ package final class FlusherLink: Sendable {
                 client = connected
                 // Cleared before the request: a change made while it is under way asks for another.
                 state.inspect { $0.isWakeWanted = false }
-                _ = try connected.call(.wake(volume: volume), timeout: 30)
+                _ = try connected.call(.wake(volume: isFirst ? nil : volume), timeout: 30)
+                isFirst = false
                 state.update { _ in }
                 pause = 0.1
                 // A copy of many files asks for a wake each: the flusher looks at all of them at once.
