@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+internal import Base
 internal import CShims
 internal import Configuration
 internal import Glibc
+internal import Platform
 
 /// The command line: finds the command, runs it, prints its error.
 package enum CommandLineTool {
@@ -17,16 +19,35 @@ package enum CommandLineTool {
     package static func main(_ arguments: [String]) -> Int32 {
         _ = inheritedMask
         signal(SIGPIPE, SIG_IGN)
+        InheritedDescriptors.settle()
         protectMemory()
         let program = arguments.first.map { String($0.split(separator: "/").last ?? "") } ?? ""
         do throws(CommandFailure) {
+            try checkEncoding()
             if program == "mount.moorage" || program == "mount.fuse.moorage" {
                 return try MountHelper.run(Array(arguments.dropFirst()))
             }
-            return try run(Array(arguments.dropFirst()))
+            return checked(try run(Array(arguments.dropFirst())))
         } catch {
             Console.note(error.message)
             return error.status
+        }
+    }
+
+    /// The status of a command that could not print what it was asked for is no success.
+    private static func checked(_ status: Int32) -> Int32 {
+        guard status == 0, let code = Console.outputError, code != EPIPE else { return status }
+        Console.note("standard output: \(SystemError.make(code, "write").reason)")
+        return 1
+    }
+
+    /// Arguments are UTF-8, as object keys are: what was mended would be the name of something else.
+    private static func checkEncoding() throws(CommandFailure) {
+        for index in 1..<max(1, Int(CommandLine.argc)) {
+            guard let pointer = CommandLine.unsafeArgv[index], String(validatingCString: pointer) == nil else {
+                continue
+            }
+            throw .usage("\(String(cString: pointer)): not UTF-8; give arguments and paths in UTF-8")
         }
     }
 
@@ -43,7 +64,8 @@ package enum CommandLineTool {
         }
         switch first {
         case "--help", "-h", "help":
-            Console.text(overview())
+            let topic = first == "help" ? commands.first { $0.name == arguments.dropFirst().first } : nil
+            Console.text(topic?.help() ?? overview())
             return 0
         case "--version", "-V", "version":
             Console.line("moorage \(version)")

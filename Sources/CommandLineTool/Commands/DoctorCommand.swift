@@ -76,10 +76,7 @@ enum DoctorCommand {
     }
 
     private static func allowOther() -> [Finding] {
-        guard geteuid() != 0 else { return [] }
-        let text = (try? Files.read("/etc/fuse.conf")).map { String(decoding: $0, as: UTF8.self) } ?? ""
-        let isAllowed = text.split(separator: "\n").contains { $0.trimmingSpaces == "user_allow_other" }
-        return isAllowed
+        Mountpoint.mayLetOthersIn
             ? [] : [Finding(verdict: .notice, text: "allow_other needs user_allow_other in /etc/fuse.conf")]
     }
 
@@ -109,11 +106,5 @@ enum DoctorCommand {
         } catch {
             return Finding(verdict: .bad, text: "\(error.message); see \(instance.directories.flusherLog)")
         }
-    }
-}
-
-extension Substring {
-    fileprivate var trimmingSpaces: String {
-        String(drop { $0 == " " || $0 == "\t" }.reversed().drop { $0 == " " || $0 == "\t" }.reversed())
     }
 }

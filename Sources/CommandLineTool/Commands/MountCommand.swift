@@ -37,6 +37,9 @@ enum MountCommand {
         } catch {
             throw .usage("mount: \(error.description)")
         }
+        if request.values.flag(.allowOther), !Mountpoint.mayLetOthersIn {
+            throw CommandFailure("mount: allow_other: needs a line user_allow_other in /etc/fuse.conf")
+        }
         let ready = arguments.value("ready-fd").flatMap { Int32($0) }
         if arguments.has("foreground") { return try serve(request, instance, ready) }
         try Mountpoint.check(mountpoint)
@@ -60,7 +63,10 @@ enum MountCommand {
         let parent = Parent(descriptor: ready)
         do throws(CommandFailure) {
             try Mountpoint.check(request.mountpoint)
-            try MountProcess(request: request, instance: instance).run { parent.ready($0) }
+            try MountProcess(request: request, instance: instance).run { note in
+                // Whoever asked for the mount was interrupted and does not know that it came about: it ends as it began.
+                if !parent.ready(note) { kill(getpid(), SIGTERM) }
+            }
             return 0
         } catch {
             parent.failed(error)
@@ -77,9 +83,11 @@ private final class Parent: Sendable {
         pipe = Mutex(ReadinessPipe(descriptor: descriptor))
     }
 
-    func ready(_ note: String?) {
+    /// False when it is gone.
+    func ready(_ note: String?) -> Bool {
         let pipe = pipe.withLock { $0.take() }
-        if let pipe { pipe.ready(note: note) }
+        guard let pipe else { return true }
+        return pipe.ready(note: note)
     }
 
     func failed(_ failure: CommandFailure) {

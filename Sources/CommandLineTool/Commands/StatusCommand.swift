@@ -28,7 +28,7 @@ enum StatusCommand {
             } else {
                 for line in text(report) { Console.line(line) }
             }
-            guard arguments.has("watch") else { return 0 }
+            guard arguments.has("watch"), Console.outputError == nil else { return 0 }
             usleep(1_000_000)
         }
     }

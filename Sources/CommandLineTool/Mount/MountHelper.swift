@@ -16,7 +16,7 @@ enum MountHelper {
             FlagDefinition("n", nil, "passed by mount(8)"),
             FlagDefinition("v", nil, "passed by mount(8)"),
         ],
-        summary: "mount helper"
+        summary: "what mount(8) calls for the type moorage; see moorage mount --help"
     ) { arguments throws(CommandFailure) in
         if arguments.has("f") { return 0 }
         return try MountCommand.definition.run(arguments)
@@ -24,8 +24,17 @@ enum MountHelper {
 
     /// Mounts; every failure has mount(8)'s status.
     static func run(_ arguments: [String]) throws(CommandFailure) -> Int32 {
+        if arguments.first == "--version" || arguments.first == "-V" {
+            Console.line("moorage \(CommandLineTool.version)")
+            return 0
+        }
         do throws(CommandFailure) {
-            return try definition.run(try ParsedArguments(arguments, for: definition))
+            let parsed = try ParsedArguments(arguments, for: definition)
+            if parsed.has("help") {
+                Console.text(definition.help())
+                return 0
+            }
+            return try definition.run(parsed)
         } catch {
             throw CommandFailure(error.message, status: error.status == 2 ? 1 : 32)
         }

@@ -30,10 +30,22 @@ enum Mountpoint {
         } catch {
             throw CommandFailure("mount: \(path): \(error.reason)")
         }
+        guard geteuid() == 0 || access(path, W_OK) == 0 else {
+            throw CommandFailure("mount: \(path): you may not write to this folder; choose one of your own")
+        }
         guard names.isEmpty else {
             throw CommandFailure(
                 "mount: \(path): the folder is not empty and its files would be hidden; choose an empty one"
             )
+        }
+    }
+
+    /// Whether fusermount3(1) lets this user use allow_other.
+    static var mayLetOthersIn: Bool {
+        guard geteuid() != 0 else { return true }
+        let text = (try? Files.read("/etc/fuse.conf")).map { String(decoding: $0, as: UTF8.self) } ?? ""
+        return text.split(whereSeparator: \.isNewline).contains { line in
+            line.split(whereSeparator: \.isWhitespace).joined() == "user_allow_other"
         }
     }
 

@@ -22,18 +22,23 @@ struct ReadinessPipe: ~Copyable {
 
     var isConnected: Bool { writing != nil }
 
-    /// The mount answers.
-    consuming func ready(note: String?) {
+    /// The mount answers; false when nobody listens any more.
+    consuming func ready(note: String?) -> Bool {
         send("ready" + (note.map { " " + Console.oneLine($0) } ?? ""))
     }
 
     /// The mount failed.
     consuming func failed(_ failure: CommandFailure) {
-        send("\(failure.status) \(Console.oneLine(failure.message))")
+        _ = send("\(failure.status) \(Console.oneLine(failure.message))")
     }
 
-    private borrowing func send(_ line: String) {
-        try? writing?.write(Array((line + "\n").utf8))
+    private borrowing func send(_ line: String) -> Bool {
+        do throws(SystemError) {
+            try writing?.write(Array((line + "\n").utf8))
+            return true
+        } catch {
+            return error.code != EPIPE
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 internal import Glibc
+internal import Synchronization
 
 /// What a command prints.
 enum Console {
@@ -44,6 +45,11 @@ enum Console {
         return String(scalars)
     }
 
+    /// Why standard output took no more, nil while it takes all; a reader that left early (head, less) has EPIPE.
+    static var outputError: Int32? { lostOutput.withLock { $0 } }
+
+    private static let lostOutput = Mutex<Int32?>(nil)
+
     private static func write(_ text: String, to descriptor: Int32) {
         put(Array(text.utf8), to: descriptor)
     }
@@ -55,8 +61,11 @@ enum Console {
                 Glibc.write(descriptor, $0.baseAddress.map { $0 + done }, $0.count - done)
             }
             if count < 0, errno == EINTR { continue }
-            // A reader that left early (head, less) is not an error.
-            guard count > 0 else { return }
+            guard count > 0 else {
+                let code = count < 0 ? errno : EIO
+                if descriptor == 1 { lostOutput.withLock { $0 = $0 ?? code } }
+                return
+            }
             done += count
         }
     }
