@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+internal import Base
 internal import Configuration
 internal import Control
 internal import Platform
@@ -33,6 +34,21 @@ struct Instance: Sendable {
         let found = VolumeDescription.all(in: directories)
         for message in found.damaged { Console.note(message) }
         return found.volumes
+    }
+
+    /// The same, the one that was mounted last first.
+    func volumesByUse() -> [VolumeDescription] {
+        let used = volumes().map { volume in
+            let path = directories.places(of: volume).description
+            return (volume, time: (try? FileStatus.of(path))?.map(\.modified.nanoseconds) ?? 0)
+        }
+        return used.sorted { $0.time > $1.time }.map(\.0)
+    }
+
+    /// The volume that is mounted at a path, else the one that was mounted there last.
+    func volume(at mountpoint: String) -> VolumeDescription? {
+        let candidates = volumesByUse().filter { $0.mountpoint == mountpoint }
+        return candidates.first { $0.currentMountpoint(directories) != nil } ?? candidates.first
     }
 
     /// A connection to the flusher, which is started when none runs; it gets the credentials of our environment.

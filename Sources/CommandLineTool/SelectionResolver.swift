@@ -8,20 +8,58 @@ internal import Glibc
 
 /// Which uploads the words of a command line mean.
 struct SelectionResolver {
+    /// The one that was mounted last comes first.
     let volumes: [VolumeDescription]
+    /// The ids of those that are mounted now.
+    let mounted: Set<String>
     let configuration: ConfigurationFile
     let workingDirectory: String
 
     init(_ instance: Instance) {
-        volumes = instance.volumes()
+        volumes = instance.volumesByUse()
+        mounted = Set(volumes.filter { $0.currentMountpoint(instance.directories) != nil }.map(\.id))
         configuration = instance.configuration
         workingDirectory = AbsolutePath.workingDirectory()
     }
 
-    init(volumes: [VolumeDescription], configuration: ConfigurationFile, workingDirectory: String) {
+    init(
+        volumes: [VolumeDescription],
+        mounted: Set<String> = [],
+        configuration: ConfigurationFile,
+        workingDirectory: String
+    ) {
         self.volumes = volumes
+        self.mounted = mounted
         self.configuration = configuration
         self.workingDirectory = workingDirectory
+    }
+
+    /// The uploads that the words of `moorage uploads` name: everything when there are none, else ids and paths.
+    ///
+    /// A selection a volume: a path in one volume must not mean the same path in another.
+    func uploads(named words: [String]) throws(CommandFailure) -> [UploadSelection] {
+        guard !words.isEmpty else { return [UploadSelection()] }
+        var ids: [String] = []
+        var paths: [String: [String]] = [:]
+        for word in words {
+            if UploadIdentifier.isOne(word) {
+                ids.append(word)
+                continue
+            }
+            guard let found = try resolve(word) else {
+                throw CommandFailure(
+                    "uploads: \(word): neither an upload's id nor in a volume that was mounted here; "
+                        + "see moorage uploads and moorage status"
+                )
+            }
+            guard !found.paths.isEmpty else {
+                guard words.count == 1 else { throw .usage("uploads: \(word) means a whole volume; name it alone") }
+                return [found]
+            }
+            for volume in found.volumes { paths[volume, default: []] += found.paths }
+        }
+        let byPath = paths.sorted { $0.key < $1.key }.map { UploadSelection(volumes: [$0.key], paths: $0.value) }
+        return byPath + (ids.isEmpty ? [] : [UploadSelection(ids: ids)])
     }
 
     /// The selection of one word: a remote, the name of a volume, or a path in or below a mountpoint.
@@ -71,12 +109,15 @@ struct SelectionResolver {
         return UploadSelection(volumes: [volume.id], paths: [path.string])
     }
 
-    /// The path inside the volume that is, or was last, mounted deepest above it.
+    /// The path inside the volume that is mounted deepest above it, or was last when none is mounted there now.
     private func resolvePath(_ path: String) -> UploadSelection? {
         let wanted = ObjectKey(path)
-        let above = volumes.filter { volume in
+        let everAbove = volumes.filter { volume in
             volume.mountpoint.map { wanted.isInside(ObjectKey($0)) } ?? false
         }
+        let nowAbove = everAbove.filter { mounted.contains($0.id) }
+        // Of several that were mounted at the same place the first, which was there last, is the greatest.
+        let above = nowAbove.isEmpty ? everAbove : nowAbove
         guard let volume = above.max(by: { ($0.mountpoint ?? "").utf8.count < ($1.mountpoint ?? "").utf8.count }),
             let rest = wanted.moved(from: ObjectKey(volume.mountpoint ?? ""), to: .root)
         else { return nil }

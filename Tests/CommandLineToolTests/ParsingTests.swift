@@ -50,7 +50,7 @@ import Testing
 
     @Test(arguments: [
         ["one", "two", "three"], [], ["one", "--jsom"], ["one", "-x"], ["one", "--timeout"], ["one", "--json=yes"],
-        ["one", "-o"],
+        ["one", "-o"], [""], ["one", ""],
     ])
     func wrongWordsAreWrongUsage(words: [String]) {
         let problem = #expect(throws: CommandFailure.self) { _ = try ParsedArguments(words, for: command) }
@@ -88,6 +88,10 @@ import Testing
 @Suite struct MountHelperTests {
     @Test func wordsOfMountAreUnderstood() throws {
         #expect(try MountHelper.run(["s3://bucket", "/mnt", "-sfnv", "-t", "moorage", "-o", "rw,noauto"]) == 0)
+    }
+
+    @Test func helpAndVersionAreUnderstood() throws {
+        for word in ["--help", "-h", "--version"] { #expect(try MountHelper.run([word]) == 0) }
     }
 
     @Test func wrongWordsHaveMountsStatus() {

@@ -38,6 +38,42 @@ import Testing
         #expect(try resolver.resolve("/nowhere/mm") == nil)
     }
 
+    @Test func aPathMeansWhatIsMountedThereNow() throws {
+        func resolver(_ volumes: [VolumeDescription], mounted: Set<String>) -> SelectionResolver {
+            SelectionResolver(
+                volumes: volumes,
+                mounted: mounted,
+                configuration: ConfigurationFile(),
+                workingDirectory: "/"
+            )
+        }
+        var same = part
+        same.mountpoint = whole.mountpoint
+        for volumes in [[whole, same], [same, whole]] {
+            for volume in volumes {
+                let found = try resolver(volumes, mounted: [volume.id]).resolve("/nowhere/m/a")
+                #expect(found == UploadSelection(volumes: [volume.id], paths: ["a"]))
+            }
+            let last = try resolver(volumes, mounted: []).resolve("/nowhere/m/a")
+            #expect(last == UploadSelection(volumes: [volumes[0].id], paths: ["a"]))
+        }
+        // What was mounted deeper once is no longer there.
+        let found = try resolver([part, whole], mounted: [whole.id]).resolve("/nowhere/m/inner/x")
+        #expect(found == UploadSelection(volumes: [whole.id], paths: ["inner/x"]))
+    }
+
+    @Test func eachPathIsMeantOnlyInItsOwnVolume() throws {
+        let found = try resolver.uploads(named: ["/nowhere/m/a", "0f3a9b12-17", "/nowhere/m/inner/b", "/nowhere/m/c"])
+        let expected = [
+            UploadSelection(volumes: [whole.id], paths: ["a", "c"]), UploadSelection(volumes: [part.id], paths: ["b"]),
+        ].sorted { $0.volumes[0] < $1.volumes[0] }
+        #expect(found == expected + [UploadSelection(ids: ["0f3a9b12-17"])])
+        #expect(try resolver.uploads(named: []) == [UploadSelection()])
+        #expect(try resolver.uploads(named: ["pics"]) == [UploadSelection(volumes: [part.id])])
+        #expect(throws: CommandFailure.self) { _ = try resolver.uploads(named: ["pics", "/nowhere/m/a"]) }
+        #expect(throws: CommandFailure.self) { _ = try resolver.uploads(named: ["/elsewhere/a"]) }
+    }
+
     @Test func remotesAndNamesMeanVolumes() throws {
         #expect(try resolver.resolve("s3://b-1") == UploadSelection(volumes: [whole.id]))
         #expect(try resolver.resolve("s3://b-1/p/q") == UploadSelection(volumes: [part.id]))

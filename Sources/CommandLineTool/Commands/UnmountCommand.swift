@@ -23,9 +23,14 @@ enum UnmountCommand {
         guard timeout == nil || arguments.has("wait") else { throw .usage("unmount: --timeout goes with --wait") }
         let path = AbsolutePath.resolvedFolder(arguments.operands[0])
         let instance = try Instance.current()
-        let volume = instance.volumes().first { $0.mountpoint == path }
         guard MountTable.isMoorage(at: path) else {
             throw CommandFailure("unmount: \(path): no bucket is mounted there; see moorage status")
+        }
+        let volume = instance.volume(at: path)
+        if volume == nil, arguments.has("wait") {
+            throw CommandFailure(
+                "unmount: \(path): mounted by another user or instance, whose uploads are not known here"
+            )
         }
         let server = volume.flatMap { FileLock.holder(of: instance.directories.places(of: $0).mountLock).pid }
         try detach(path)

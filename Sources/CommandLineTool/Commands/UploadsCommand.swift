@@ -39,7 +39,7 @@ enum UploadsCommand {
 
     private static func list(_ words: [String], json: Bool) throws(CommandFailure) -> Int32 {
         let instance = try Instance.current()
-        let uploads = try fetch(instance, try selection(words, instance))
+        let uploads = try fetch(instance, try selections(words, instance))
         try show(uploads, json: json) { UploadText.table($0) }
         return 0
     }
@@ -47,7 +47,7 @@ enum UploadsCommand {
     private static func why(_ words: [String], all: Bool, json: Bool) throws(CommandFailure) -> Int32 {
         let instance = try Instance.current()
         try requireWords(words, all, "why")
-        let uploads = try fetch(instance, try selection(words, instance))
+        let uploads = try fetch(instance, try selections(words, instance))
         if uploads.isEmpty, !json { Console.line("nothing is pending there") }
         try show(uploads, json: json) { $0.flatMap(UploadText.explanation) }
         return 0
@@ -61,17 +61,23 @@ enum UploadsCommand {
     ) throws(CommandFailure) -> Int32 {
         try requireWords(words, all, verb.rawValue)
         let instance = try Instance.current()
-        let selection = try selection(words, instance)
+        let selections = try selections(words, instance)
         let client = try instance.connect()
-        let reply = try client.ask(.change(verb: verb, selection: selection))
-        guard case .changed(let uploads, let refused) = reply else { throw .unexpectedReply }
+        var uploads: [UploadReport] = []
+        var refused: [String] = []
+        for selection in selections {
+            let reply = try client.ask(.change(verb: verb, selection: selection))
+            guard case .changed(let changed, let problems) = reply else { throw .unexpectedReply }
+            add(changed, to: &uploads)
+            refused += problems
+        }
         if json {
             try show(uploads, json: true) { _ in [] }
         } else {
             Console.line("\(verb.rawValue): \(counted(uploads.count, "upload"))")
         }
         for line in refused { Console.note(line) }
-        if uploads.isEmpty, !words.isEmpty {
+        if uploads.isEmpty, refused.isEmpty, !words.isEmpty {
             throw CommandFailure("uploads \(verb.rawValue): nothing is pending there; see moorage uploads")
         }
         return refused.isEmpty ? 0 : 1
@@ -84,31 +90,30 @@ enum UploadsCommand {
 
     private static func fetch(
         _ instance: Instance,
-        _ selection: UploadSelection
+        _ selections: [UploadSelection]
     ) throws(CommandFailure) -> [UploadReport] {
         let client = try instance.connect()
-        guard case .uploads(let uploads) = try client.ask(.uploads(selection: selection)) else {
-            throw .unexpectedReply
-        }
-        return uploads
-    }
-
-    private static func selection(_ words: [String], _ instance: Instance) throws(CommandFailure) -> UploadSelection {
-        guard !words.isEmpty else { return UploadSelection() }
-        let resolver = SelectionResolver(instance)
-        var result = UploadSelection()
-        for word in words {
-            guard !UploadIdentifier.isOne(word), let found = try resolver.resolve(word) else {
-                result.ids.append(word)
-                continue
+        var result: [UploadReport] = []
+        for selection in selections {
+            guard case .uploads(let uploads) = try client.ask(.uploads(selection: selection)) else {
+                throw .unexpectedReply
             }
-            guard words.count == 1 || !found.paths.isEmpty else {
-                throw .usage("uploads: \(word) means a whole volume; name it alone")
-            }
-            result.volumes += found.volumes.filter { !result.volumes.contains($0) }
-            result.paths += found.paths
+            add(uploads, to: &result)
         }
         return result
+    }
+
+    /// One upload may be named twice, by its path and by its id.
+    private static func add(_ uploads: [UploadReport], to result: inout [UploadReport]) {
+        let known = Set(result.map(\.id))
+        result += uploads.filter { !known.contains($0.id) }
+    }
+
+    private static func selections(
+        _ words: [String],
+        _ instance: Instance
+    ) throws(CommandFailure) -> [UploadSelection] {
+        try SelectionResolver(instance).uploads(named: words)
     }
 
     private static func show(

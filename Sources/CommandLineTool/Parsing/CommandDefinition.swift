@@ -33,10 +33,11 @@ struct CommandDefinition: Sendable {
     var isInternal = false
     let run: @Sendable (ParsedArguments) throws(CommandFailure) -> Int32
 
+    /// `usage: moorage NAME OPERANDS`.
+    var usage: String { "usage: moorage \(name)" + (operands.isEmpty ? "" : " \(operands)") }
+
     /// The text of `--help`.
     func help() -> String {
-        var usage = "usage: moorage \(name)"
-        if !operands.isEmpty { usage += " \(operands)" }
         var lines = [usage, "", summary]
         let shown = flags.filter { !$0.summary.isEmpty }
         if !shown.isEmpty { lines += ["", "flags:"] }

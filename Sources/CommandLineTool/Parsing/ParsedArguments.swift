@@ -26,11 +26,13 @@ struct ParsedArguments: Sendable, Equatable {
             }
         }
         if has("help") { return }
+        // An unset variable of a script: as a path it would mean the working folder, and all that is in it.
+        if operands.contains("") { throw .usage("\(command.name): an operand is empty") }
         guard command.operandCount.contains(operands.count) else {
             let problem =
                 operands.count < command.operandCount.lowerBound
                 ? "too few operands" : "unexpected operand \(operands[command.operandCount.upperBound])"
-            throw .usage("\(command.name): \(problem): usage: moorage \(command.name) \(command.operands)")
+            throw .usage("\(command.name): \(problem): \(command.usage)")
         }
     }
 

@@ -78,26 +78,28 @@ extension Engine {
         var reports: [UploadReport] = []
         for (session, nodes) in rows {
             do throws(JournalError) {
-                try apply(verb, nodes, session, &problems)
+                let changed = try apply(verb, nodes, session, &problems)
+                reread(nodes, session)
+                if verb == .now || verb == .retry { force(nodes, session) }
+                reports += results(of: changed, session)
             } catch {
                 problems.append("\(session.id): \(error)")
                 continue
             }
-            reread(nodes, session)
-            if verb == .now || verb == .retry { force(nodes, session) }
-            reports += reportsNow(nodes, session)
             publish(.changed(volume: session.id))
         }
         return .changed(uploads: reports, refused: problems)
     }
 
+    /// Returns the rows that the verb was carried out on.
     private func apply(
         _ verb: UploadVerb,
         _ nodes: [JournalNode],
         _ session: VolumeSession,
         _ problems: inout [String]
-    ) throws(JournalError) {
+    ) throws(JournalError) -> [JournalNode] {
         let ids = nodes.map(\.id)
+        var changed = nodes
         switch verb {
         case .pause:
             try session.journal.setPaused(ids, true)
@@ -105,16 +107,22 @@ extension Engine {
         case .resume: try session.journal.setPaused(ids, false)
         case .now, .retry: try session.journal.retryNow(ids, acceptingDoubt: verb == .retry)
         case .cancel:
+            changed = []
             for node in nodes {
                 guard !node.isOpen else {
                     problems.append("\(node.path): is being written")
                     continue
                 }
-                if try !session.journal.cancel(node.id) { problems.append("\(node.path): changed meanwhile") }
+                if try session.journal.cancel(node.id) {
+                    changed.append(node)
+                } else {
+                    problems.append("\(node.path): changed meanwhile")
+                }
             }
             cancelJobs(ids, session)
             state.inspect { $0.maintainAt = 0 }
         }
+        return changed
     }
 
     private func cancelJobs(_ ids: [NodeID], _ session: VolumeSession) {
@@ -156,10 +164,10 @@ extension Engine {
         }
     }
 
-    private func reportsNow(_ nodes: [JournalNode], _ session: VolumeSession) -> [UploadReport] {
-        nodes.prefix(1000).compactMap { node in
-            guard let now = try? session.journal.node(node.id) else { return nil }
-            return report(now, session)
+    /// The rows as they are now; those that are gone as they were.
+    private func results(of nodes: [JournalNode], _ session: VolumeSession) -> [UploadReport] {
+        nodes.prefix(Self.reportLimit).map { node in
+            report((try? session.journal.node(node.id)) ?? node, session)
         }
     }
 }

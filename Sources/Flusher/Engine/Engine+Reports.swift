@@ -67,7 +67,7 @@ extension Engine {
     }
 
     /// How many uploads one answer tells of: more would not fit into a frame.
-    private static let reportLimit = 20_000
+    static let reportLimit = 20_000
 
     /// The uploads of a selection, in the order of the queue, the first ones if they are very many.
     func uploadReports(_ selection: UploadSelection) -> [UploadReport] {

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the Moorage authors
+"""What commands do with words that could mean more than one thing, with interrupts, and with odd descriptors."""
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from harness.instance import is_mounted
+from harness.processes import find_processes, wait_until
+from harness.trees import write_file
+
+CLOSED = 'exec "$@" <&- >&- 2>&-'
+
+
+@pytest.fixture
+def two(instance, server):
+    """Two volumes of one instance, mounted side by side, that send nothing by themselves."""
+    instance.configure(quiet_period="1h")
+    server.make_bucket("second")
+    return instance.mount("s3://bucket"), instance.mount("s3://second")
+
+
+def test_paths_of_two_volumes_mean_each_only_in_its_own(instance, two):
+    first, second = two
+    for mount in two:
+        for name in ("a", "b"):
+            write_file(mount / name, name.encode())
+    assert len(instance.uploads()) == 4
+    result = instance.run("uploads", "cancel", first / "a", second / "b")
+    assert "2 uploads" in result.stdout
+    assert len(instance.uploads()) == 2
+    wait_until(lambda: os.listdir(first.path) == ["b"] and os.listdir(second.path) == ["a"], 10, "what is left")
+
+
+def test_an_id_and_a_path_of_another_volume_may_stand_together(instance, two):
+    first, second = two
+    write_file(first / "x", b"x")
+    write_file(second / "y", b"y")
+    named = next(upload["id"] for upload in instance.uploads() if upload["path"] == "y")
+    instance.run("uploads", "pause", named, first / "x")
+    assert {upload["state"] for upload in instance.uploads()} == {"paused"}
+
+
+def test_what_was_cancelled_is_told(instance, two):
+    write_file(two[0] / "new", b"never sent")
+    uploads = json.loads(instance.run("uploads", "cancel", "--json", two[0] / "new").stdout)["uploads"]
+    assert [upload["path"] for upload in uploads] == ["new"]
+    assert instance.uploads() == []
+
+
+@pytest.mark.parametrize("verb", ["list", "why", "pause", "cancel"])
+def test_a_mistyped_path_is_not_taken_for_sent(instance, mount, verb):
+    result = instance.run("uploads", verb, "/no/such/place", check=False)
+    assert result.returncode == 1 and "/no/such/place" in result.stderr and not result.stdout
+
+
+@pytest.mark.parametrize("words", [["uploads", "cancel", ""], ["flush", ""], ["unmount", ""], ["mount", "s3://bucket", ""]])
+def test_an_empty_word_is_not_the_working_folder(instance, mount, words):
+    write_file(mount / "kept", b"kept")
+    result = subprocess.run(
+        [instance.binary, *words], cwd=mount.path, env=instance.environment, capture_output=True, text=True, timeout=30
+    )
+    assert result.returncode == 2 and "empty" in result.stderr
+    assert os.path.exists(mount / "kept")
+
+
+def test_a_place_where_two_volumes_were_mounted_means_the_one_that_is_there(instance, server):
+    """Whichever of the two comes first by its id."""
+    server.make_bucket("second")
+    place = instance.directory("mnt/shared")
+    for remote in ("s3://bucket", "s3://second", "s3://bucket"):
+        mount = instance.mount(remote, place, "quiet_period=1h")
+        write_file(mount / "by-path", b"1")
+        instance.run("flush", mount / "by-path", "--timeout", "30")
+        assert instance.uploads() == [], remote
+        write_file(mount / "by-wait", b"2")
+        mount.unmount("--wait", "--timeout", "30")
+        assert instance.uploads() == [], remote
+
+
+def test_settings_of_a_new_mount_hold_at_once(instance, mount):
+    instance.flush()
+    mount.unmount()
+    again = instance.mount("s3://bucket", mount.path, "quiet_period=1h")
+    write_file(again / "late", b"late")
+    time.sleep(2)
+    assert [upload["path"] for upload in instance.uploads()] == ["late"]
+
+
+@pytest.mark.limit(60)
+def test_an_interrupted_mount_does_not_come_about(instance, proxy):
+    place = instance.directory("mnt/late")
+    os.makedirs(place)
+    rule = proxy.rule("hold", times="all")
+    command = [instance.binary, "mount", "s3://bucket", place, "-o", f"endpoint={instance.endpoint}"]
+    instance.adopt("s3://bucket", place)
+    process = subprocess.Popen(command, env=instance.environment, stderr=subprocess.DEVNULL)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(10) == -signal.SIGINT
+    assert find_processes("mount", place), "nothing was left to come about"
+    rule.remove()
+    wait_until(lambda: not find_processes("mount", place), 20, "the end of the mount's process")
+    assert not is_mounted(place)
+
+
+def test_output_that_cannot_be_written_is_a_failure(instance, mount):
+    for words in (["status"], ["status", "--json"], ["status", "--watch"], ["uploads", "list", "--json"], ["--help"]):
+        with open("/dev/full", "w") as full:
+            result = subprocess.run(
+                [instance.binary, *words], env=instance.environment, stdout=full, stderr=subprocess.PIPE, timeout=20
+            )
+        assert result.returncode == 1 and b"standard output" in result.stderr, words
+
+
+def test_watching_ends_with_its_reader(instance, mount):
+    process = subprocess.Popen([instance.binary, "status", "--watch"], env=instance.environment, stdout=subprocess.PIPE)
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(10) == 0
+
+
+def test_closed_descriptors_are_never_written_to(instance, server):
+    """The first files that are opened must not take the place of the log and of the terminal."""
+    place = instance.directory("mnt/closed")
+    os.makedirs(place)
+    words = ["bash", "-c", CLOSED, "-", instance.binary, "mount", "s3://bucket", place, "-o", f"endpoint={server.url}"]
+    assert subprocess.run(words, env=instance.environment, timeout=30).returncode == 0
+    mount = instance.adopt("s3://bucket", place)
+    assert is_mounted(place)
+    mount.unmount()
+    process = subprocess.Popen([*words, "--foreground"], env=instance.environment)
+    wait_until(lambda: is_mounted(place), 20, "the mount")
+    held = [os.readlink(f"/proc/{process.pid}/fd/{number}") for number in range(3)]
+    process.terminate()
+    assert process.wait(20) == 0
+    assert held == ["/dev/null"] * 3
+
+
+def test_what_the_caller_holds_open_is_not_held_by_the_mount(instance, folder):
+    path = os.path.join(folder, "lock")
+    with open(path, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.set_inheritable(lock.fileno(), True)
+        place = instance.directory("mnt/inheriting")
+        os.makedirs(place)
+        command = [instance.binary, "mount", "s3://bucket", place, "-o", f"endpoint={instance.endpoint}"]
+        subprocess.run(command, env=instance.environment, pass_fds=[lock.fileno()], check=True, timeout=30)
+        instance.adopt("s3://bucket", place)
+    with open(path) as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
