@@ -2,9 +2,11 @@
 # Copyright the Moorage authors
 """What commands do with words that could mean more than one thing, with interrupts, and with odd descriptors."""
 
+import contextlib
 import fcntl
 import json
 import os
+import pty
 import signal
 import subprocess
 import time
@@ -117,6 +119,20 @@ def test_output_that_cannot_be_written_is_a_failure(instance, mount):
                 [instance.binary, *words], env=instance.environment, stdout=full, stderr=subprocess.PIPE, timeout=20
             )
         assert result.returncode == 1 and b"standard output" in result.stderr, words
+
+
+def test_a_flush_on_a_terminal_ends_with_all_of_it(instance, mount):
+    write_file(mount / "file", b"f" * 100_000)
+    terminal, other = pty.openpty()
+    process = subprocess.Popen([instance.binary, "flush"], env=instance.environment, stdout=other)
+    os.close(other)
+    text = b""
+    with contextlib.suppress(OSError):
+        while chunk := os.read(terminal, 4096):
+            text += chunk
+    os.close(terminal)
+    assert process.wait(30) == 0
+    assert b"100%" in text.rstrip().split(b"\r")[-1] and b"1/1 files" in text, text
 
 
 def test_watching_ends_with_its_reader(instance, mount):

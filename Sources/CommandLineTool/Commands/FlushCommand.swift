@@ -53,7 +53,7 @@ enum FlushCommand {
                 usleep(200_000)
                 continue
             }
-            display.finish()
+            display.finish(isDone: left.isEmpty)
             return try report(left, timedOut: end.map { monotonicSeconds() >= $0 - 0.05 } ?? false)
         }
     }
@@ -87,7 +87,7 @@ enum FlushCommand {
 /// Shows a flush's progress: a bar on a terminal, nothing otherwise.
 final class FlushDisplay {
     private var line = ProgressLine()
-    private var isShown = false
+    private var shown: FlushProgress?
     private var lastTime = 0.0
     private let isTerminal = Console.isTerminal
 
@@ -97,6 +97,10 @@ final class FlushDisplay {
         let isDone = progress.filesDone >= progress.filesTotal
         guard isDone || now - lastTime > 0.1 else { return }
         lastTime = now
+        draw(progress, now)
+    }
+
+    private func draw(_ progress: FlushProgress, _ now: Double) {
         let text = line.render(
             filesDone: progress.filesDone,
             filesTotal: progress.filesTotal,
@@ -107,11 +111,19 @@ final class FlushDisplay {
             width: Console.width
         )
         Console.text("\r\(text)\u{1B}[K")
-        isShown = true
+        shown = progress
     }
 
-    func finish() {
-        if isShown { Console.text("\n") }
-        isShown = false
+    /// Ends the line; what is done is told as done, as the last report came before the end.
+    func finish(isDone: Bool = false) {
+        guard var last = shown else { return }
+        if isDone {
+            last.filesDone = last.filesTotal
+            last.bytesDone = last.bytesTotal
+            last.isOffline = false
+            draw(last, monotonicSeconds())
+        }
+        Console.text("\n")
+        shown = nil
     }
 }
