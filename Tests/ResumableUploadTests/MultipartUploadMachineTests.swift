@@ -17,6 +17,8 @@ struct MultipartRun {
     var amnesiaPercent = 0
     var base = UploadIntent.Foundation.absent
     var parallelism = 3
+    /// The tag of a completed object is the MD5 of its content, as rclone's is.
+    var givesTagsOfWholes = false
 
     var target: [UInt8]?
     var targetTag = ""
@@ -104,7 +106,7 @@ struct MultipartRun {
         case .digest(let number, let range): return .digested(number: number, md5: fakeDigest(bytes(range)))
         case .uploadPart(let id, let number, let range): return upload(id, number, range, isLost, happens)
         case .complete(let id, let parts): return complete(id, parts, isLost, happens)
-        case .verifyTarget: return isLost ? lost : .target(found)
+        case .verifyTarget: return isLost ? lost : .target(found, wholeTag: hexadecimal(fakeDigest(content)))
         case .abort(let id):
             uploads[id] = nil
             return .aborted
@@ -147,7 +149,10 @@ struct MultipartRun {
         for part in parts { #expect(stored[part.number].map(tag) == part.entityTag) }
         let content = parts.flatMap { stored[$0.number] ?? [] }
         target = content
-        targetTag = hexadecimal(fakeDigest(parts.flatMap { fakeDigest(stored[$0.number] ?? []) })) + "-\(parts.count)"
+        targetTag =
+            givesTagsOfWholes
+            ? hexadecimal(fakeDigest(content))
+            : hexadecimal(fakeDigest(parts.flatMap { fakeDigest(stored[$0.number] ?? []) })) + "-\(parts.count)"
         uploads[id] = nil
         commits += 1
         guard !isLost, let found else { return lost }
@@ -182,9 +187,11 @@ struct MultipartRun {
         }
     }
 
-    @Test func killsAreSurvivedWithEveryPartThatArrived() {
+    @Test(arguments: [false, true])
+    func killsAreSurvivedWithEveryPartThatArrived(givesTagsOfWholes: Bool) {
         for seed in UInt64(1)...300 {
             var run = MultipartRun(content: pattern(1550), seed: seed)
+            run.givesTagsOfWholes = givesTagsOfWholes
             run.faultPercent = 10
             run.killPercent = 8
             let result = run.run()

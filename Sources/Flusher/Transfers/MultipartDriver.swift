@@ -122,7 +122,7 @@ package struct MultipartDriver {
         case .complete(let id, let parts):
             try context.recorder.committing(expectedTag: machine.expectedTag)
             answer { (driver) throws(StoreError) in .completed(try driver.complete(id, parts)) }
-        case .verifyTarget: answer { (driver) throws(StoreError) in .target(try driver.context.target()) }
+        case .verifyTarget: answer { (driver) throws(StoreError) in try driver.verify() }
         case .abort(let id):
             try abort(id)
             actions += machine.handle(.aborted)
@@ -203,6 +203,15 @@ package struct MultipartDriver {
                 condition: context.condition
             )
         }
+    }
+
+    /// Looks at the target; the whole content is read only where its tag could be the one that is found.
+    private func verify() throws(StoreError) -> Event {
+        let found = try context.target()
+        guard let found, found.size == context.content.size, found.entityTag?.isDigestOfWhole ?? false else {
+            return .target(found, wholeTag: nil)
+        }
+        return .target(found, wholeTag: try context.localEntityTag())
     }
 
     /// Ends an upload, or leaves that to others.

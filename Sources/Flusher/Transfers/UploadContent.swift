@@ -69,3 +69,11 @@ package final class UploadContent: Sendable {
         Hexadecimal.encode(try md5(ByteRange(0, size)))
     }
 }
+
+extension EntityTag {
+    /// Whether it has the form of an MD5 of the whole content, not of one of parts.
+    var isDigestOfWhole: Bool {
+        opaque.utf8.count == 32
+            && opaque.utf8.allSatisfy { ($0 >= 0x30 && $0 <= 0x39) || ($0 | 0x20 >= 0x61 && $0 | 0x20 <= 0x66) }
+    }
+}

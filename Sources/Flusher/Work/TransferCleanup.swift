@@ -78,8 +78,13 @@ struct TransferCleanup {
             let mark = transfer.expectedTag.flatMap { CopyMark($0) }
             return mark?.matches(found) ?? false ? found : nil
         }
-        guard let tag = found.version.entityTag?.opaque.lowercased() else { return nil }
-        if let expected = transfer.expectedTag?.lowercased() { return tag == expected ? found : nil }
+        guard let entityTag = found.version.entityTag else { return nil }
+        let tag = entityTag.opaque.lowercased()
+        if let expected = transfer.expectedTag?.lowercased() {
+            if tag == expected { return found }
+            // Some servers give what came in parts the tag of a whole.
+            guard transfer.method == .multipart, entityTag.isDigestOfWhole else { return nil }
+        }
         return try localTag(transfer) == tag ? found : nil
     }
 

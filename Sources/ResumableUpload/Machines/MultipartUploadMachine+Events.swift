@@ -34,7 +34,7 @@ extension MultipartUploadMachine {
             // Another version that took our place before it was looked at is not to be taken for ours.
             return version.size == intent.size ? end(.done(version)) : settle(.end(.conflict(version)))
         case .failed(let fault, let retryAfter): return failed(TransferPause(fault, retryAfter: retryAfter))
-        case .target(let found): return judged(found)
+        case .target(let found, let wholeTag): return judged(found, wholeTag)
         case .aborted:
             guard case .aborting(let next) = phase else { return violation() }
             uploadID = nil
@@ -173,7 +173,7 @@ extension MultipartUploadMachine {
         case .listing: again = .list
         case .completing: return completionFailed(pause)
         case .verifying:
-            if pause.fault == .notFound { return judged(nil) }
+            if pause.fault == .notFound { return judged(nil, nil) }
             again = .verify
         default: return violation()
         }
@@ -212,13 +212,21 @@ extension MultipartUploadMachine {
         return [.wait(pause)]
     }
 
-    private mutating func judged(_ found: ObjectVersion?) -> [Action] {
+    private mutating func judged(_ found: ObjectVersion?, _ wholeTag: String?) -> [Action] {
         guard phase == .verifying else { return violation() }
-        switch TargetVerdict(found: found, intent: intent, expectedTag: expectedTag) {
+        let tag = hasTagOfWhole(found, wholeTag) ? wholeTag : expectedTag
+        switch TargetVerdict(found: found, intent: intent, expectedTag: tag) {
         case .ours(let version): return end(.done(version))
         case .foreign(let version): return settle(.end(.conflict(version)))
         case .unchanged: return unchanged()
         }
+    }
+
+    /// Whether the target has our content's tag, and did not before.
+    private func hasTagOfWhole(_ found: ObjectVersion?, _ wholeTag: String?) -> Bool {
+        guard let found, let wholeTag else { return false }
+        if case .version(let base) = intent.base, found.isSame(as: base) { return false }
+        return found.entityTag?.opaque.lowercased() == wholeTag
     }
 
     /// The commit did not happen: the parts may still be there, or all has to be sent again.

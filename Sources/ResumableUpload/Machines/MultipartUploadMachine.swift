@@ -61,7 +61,9 @@ package struct MultipartUploadMachine: Sendable {
         case completed(ObjectVersion)
         /// Of create, listParts, complete and verifyTarget.
         case failed(TransferFault, retryAfter: Double?)
-        case target(ObjectVersion?)
+        /// `wholeTag` is the lower-case hexadecimal MD5 of the content, which some servers give whatever came in parts;
+        /// it may be nil where the target's size or the form of its tag differs.
+        case target(ObjectVersion?, wholeTag: String?)
         case aborted
         case waited
     }
