@@ -2,9 +2,12 @@
 # Copyright the Moorage authors
 """Changes of names while the flusher finishes what they are about."""
 
+import errno
 import os
 import threading
 import time
+
+import pytest
 
 from harness.processes import wait_until
 from harness.trees import all_keys, random_bytes, write_file
@@ -53,6 +56,31 @@ def test_what_is_uploaded_while_its_folder_is_listed_for_a_move_moves_along(inst
     assert not os.path.exists(mount / "d")
     instance.flush()
     assert set(all_keys(client, "bucket")) == {"e/", "e/new", "e/old"}
+
+
+def test_a_moved_folder_that_was_just_uploaded_takes_new_names(instance, client):
+    """Nobody has listed it: the kernel remembers that the name is free, and asks nothing before it makes it."""
+    instance.configure(quiet_period="0s")
+    mount = instance.mount("s3://bucket", None, "kernel_age=60s")
+    os.mkdir(mount / "d")
+    os.mkdir(mount / "d/sub")
+    write_file(mount / "d/sub/old", b"old")
+    os.rename(mount / "d", mount / "e")
+    names = ["e/new", "e/made", "e/link", "e/moved", "e/sub/new"]
+    assert not any(os.path.exists(mount / name) for name in names)
+    write_file(mount / "f", b"f")
+    instance.flush()
+    assert set(all_keys(client, "bucket")) == {"e/", "e/sub/", "e/sub/old", "f"}
+    write_file(mount / "e/new", b"new")
+    os.mkdir(mount / "e/made")
+    os.symlink("new", mount / "e/link")
+    os.rename(mount / "f", mount / "e/moved")
+    write_file(mount / "e/sub/new", b"new")
+    with pytest.raises(OSError) as problem:
+        os.rmdir(mount / "e/sub")
+    assert problem.value.errno == errno.ENOTEMPTY
+    instance.flush()
+    assert set(all_keys(client, "bucket")) == {"e/", "e/sub/", "e/sub/old", "e/new", "e/made/", "e/link", "e/moved", "e/sub/new"}
 
 
 def test_a_file_stays_readable_when_its_folder_moves(instance, mount, client):
