@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from harness.processes import wait_until
+from harness.processes import shell, wait_until
 from harness.trees import all_keys, write_file
 
 
@@ -335,3 +335,13 @@ def test_a_mode_changes_during_the_upload(quick, proxy, client, fault):
     quick.instance.drop_cache()
     again = quick.mount_again()
     assert os.stat(again / "a").st_mode & 0o777 == 0o751
+
+
+def test_a_file_takes_the_place_of_the_folder_it_was_in(instance, client):
+    for key in ("d/a", "d/x/b", "e/a"):
+        client.put_object(Bucket="bucket", Key=key, Body=key.encode())
+    instance.configure(quiet_period="1m")
+    mount = instance.mount("s3://bucket")
+    shell("mv d/a t; mv d/x/b b; rmdir d/x d; mv t d; mv e/a t; rmdir e; mv t e; echo more >> e", cwd=mount.path)
+    instance.flush(timeout=30)
+    assert bodies(client) == {"d": b"d/a", "b": b"d/x/b", "e": b"e/amore\n"}

@@ -15,8 +15,12 @@ import Testing
 @Suite(.serialized) struct SameNameTests {
     private let attributes = FlusherFixture.attributes
 
-    private func withFlusher(_ store: FakeStore, _ body: (FlusherFixture, ControlClient) throws -> Void) throws {
-        let fixture = try FlusherFixture(store: store)
+    private func withFlusher(
+        _ store: FakeStore,
+        quietPeriod: Double = 0,
+        _ body: (FlusherFixture, ControlClient) throws -> Void
+    ) throws {
+        let fixture = try FlusherFixture(store: store, quietPeriod: quietPeriod)
         defer { fixture.remove() }
         let client = try fixture.start()
         try body(fixture, client)
@@ -107,6 +111,33 @@ import Testing
             store.state.withLock { $0.isOffline = false }
             let left = try fixture.flush(client, timeout: 20)
             #expect(left.isEmpty && store.holds([ObjectKey("b"): [1]]))
+        }
+    }
+
+    /// It waits for what is in the folder to go, and that for the file, whose content it has.
+    @Test(arguments: [false, true])
+    func aFileTakesThePlaceOfTheFolderItWasIn(isAlone: Bool) throws {
+        let store = FakeStore()
+        let remote = RemoteState.file(store.foreign("d/a", [1, 1, 1]), attributes)
+        let other = isAlone ? nil : RemoteState.file(store.foreign("d/x/b", [2, 2]), attributes)
+        let folder = FileAttributes(mode: 0o040755, uid: 1, gid: 2, modified: Timestamp(seconds: 5))
+        let implied = RemoteState.directory(hasMarker: false, folder)
+        try withFlusher(store, quietPeriod: 60) { fixture, client in
+            let journal = fixture.journal
+            let (file, place, temporary) = (ObjectKey("d/a"), ObjectKey("d"), ObjectKey("t"))
+            try journal.rename(from: file, to: temporary, sourceRemote: remote, targetRemote: .absent)
+            if let other {
+                let (from, to) = (ObjectKey("d/x/b"), ObjectKey("b"))
+                try journal.rename(from: from, to: to, sourceRemote: other, targetRemote: .absent)
+                try journal.remove(at: ObjectKey("d/x"), remote: implied)
+            }
+            try journal.remove(at: place, remote: implied)
+            try journal.rename(from: temporary, to: place, sourceRemote: .absent, targetRemote: implied)
+            let left = try fixture.flush(client, timeout: 15)
+            #expect(left.isEmpty, "\(left)")
+            let expected: [ObjectKey: [UInt8]] =
+                isAlone ? [place: [1, 1, 1]] : [place: [1, 1, 1], ObjectKey("b"): [2, 2]]
+            #expect(store.holds(expected))
         }
     }
 }

@@ -79,13 +79,12 @@ extension World {
     private func begin(_ node: JournalNode, _ blockers: [Blocker]) throws {
         let mayBegin = blockers.allSatisfy { blocker in
             switch blocker {
-            case .source, .ancestor: true
+            case .source, .ancestor, .descendant: true
             default: false
             }
         }
         guard mayBegin else { return }
-        if node.hasRemoteDirectory {
-            guard blockers.isEmpty else { return }
+        if node.hasRemoteDirectory, blockers.isEmpty {
             note("delete-marker \(node.path)")
             markers[node.path] = nil
             try journal.completeDirectoryRemoval(at: node.path)

@@ -15,7 +15,7 @@ extension RowWork {
             case .generation(let id):
                 if let transfer = session.transfer(showing: id) { try clear(transfer.id) }
             case .source(let other): try waitInCircle(other, of: node, "its old content is being copied")
-            case .descendant(let other): throw .blocked(other, "something in it must go first")
+            case .descendant(let other): try waitInCircle(other, of: node, "something in it must go first")
             case .ancestor(let other): try waitInCircle(other, of: node, "a folder above it is a file at the remote")
             case .folder(let other): throw .blocked(other, "a folder above it is made first")
             }
@@ -34,8 +34,8 @@ extension RowWork {
     /// Waits for a row that still needs an object as the source of a copy, or has one in the way.
     ///
     /// Names that change places wait for each other, and so does a file that moved into a new folder of its
-    /// old name: the smallest content of the circle is then fetched here, so
-    /// that it needs its source no more.
+    /// old name, or took the place of the folder that it was in: the smallest content of the circle is then
+    /// fetched here, so that it needs its source no more.
     private func waitInCircle(_ other: NodeID, of node: JournalNode, _ reason: String) throws(WorkFailure) {
         let circle = try circle(from: node, through: other)
         if let smallest = circle.min(by: { ($0.size, $0.id) < ($1.size, $1.id) }), smallest.id == node.id {
@@ -79,7 +79,7 @@ extension [Blocker] {
     fileprivate var firstOfCircle: NodeID? {
         for blocker in self {
             switch blocker {
-            case .source(let id), .ancestor(let id): return id
+            case .source(let id), .ancestor(let id), .descendant(let id): return id
             default: continue
             }
         }

@@ -27,8 +27,9 @@ extension Journal {
     /// What must happen before the object at a row's key may be changed, at most a few of each kind; empty: nothing.
     ///
     /// A file whose own transfer runs is not blocked by it. Rows may wait for each other in a circle (a swap of two
-    /// names; a file moved into a new folder of its old name): one that is blocked by nothing but `source` and
-    /// `ancestor` may begin its transfer and be hydrated, after which it needs no source any more.
+    /// names; a file moved into a new folder of its old name, or to the name of the folder it was in): one that is
+    /// blocked by nothing but `source`, `ancestor` and `descendant` may begin its transfer and be hydrated, after
+    /// which it needs no source any more.
     package func blockers(of node: JournalNode) throws(JournalError) -> [Blocker] {
         try snapshot { tables throws(JournalError) in
             var result: [Blocker] = node.isOpen ? [.open] : []
