@@ -140,4 +140,34 @@ import Testing
             #expect(store.holds(expected))
         }
     }
+
+    @Test func aFileOpenedWhileItsObjectTurnsOutToBeGoneIsKept() throws {
+        let store = FakeStore()
+        let remote = RemoteState.file(store.foreign("a", [1, 1]), attributes)
+        try withFlusher(store) { fixture, client in
+            let opened = Monitor<JournalNode?>(nil)
+            atFirst("copy", of: store) {
+                store.state.withLock { $0.objects = [:] }
+                let node = try? fixture.journal.beginWriting(at: ObjectKey("a"), remote: remote)
+                opened.update { $0 = node }
+            }
+            try fixture.journal.setAttributes(at: ObjectKey("a"), remote: remote, AttributeChanges(permissions: 0o600))
+            _ = try client.call(.wake(volume: nil))
+            let node = try #require(opened.wait(timeout: 20) { $0 })
+            // The flusher finds out what became of the object.
+            for _ in 0..<200 where try fixture.journal.transfers().contains(where: { $0.transfer.method == .copy }) {
+                usleep(20_000)
+            }
+            let generation = try #require(node.generation)
+            let file = try fixture.journal.openStaging(generation.id, creating: true)
+            try [UInt8](repeating: 9, count: 2).withUnsafeBytes { try file.write($0, at: 0) }
+            var content = generation.content
+            content.write(ByteRange(0, 2))
+            let isKept = try fixture.journal.seal(node.id, generation.id, content: content, modified: nil)
+            #expect(isKept)
+            try fixture.journal.synchronizeSealed()
+            let left = try fixture.flush(client, timeout: 10)
+            #expect(left.isEmpty && store.holds([ObjectKey("a"): [9, 9]]))
+        }
+    }
 }

@@ -52,13 +52,13 @@ extension Journal {
 
     /// Gives up a row as it was read, above all a tombstone whose object changed: the remote stays as it is there.
     ///
-    /// False when the row changed since.
+    /// False when the row changed since, or was opened for writing: what is written then is a new wish.
     @discardableResult
     package func drop(_ node: JournalNode) throws(JournalError) -> Bool {
         try write { tables throws(JournalError) in
-            guard let row = try tables.node(node.id), row.sequence == node.sequence, row.path == node.path else {
-                return false
-            }
+            guard let row = try tables.node(node.id), row.sequence == node.sequence, row.path == node.path,
+                !row.isOpen, row.generation?.id == node.generation?.id
+            else { return false }
             try tables.delete(row)
             return true
         }
