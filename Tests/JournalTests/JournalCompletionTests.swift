@@ -219,6 +219,25 @@ import Testing
         #expect(try journal.conflicts().count == 1)
     }
 
+    @Test func aConflictIsOverWhenItsCopyGetsAnotherNameOrGoes() throws {
+        for name in ["a", "b", "c"] as [ObjectKey] {
+            let node = try fixture.save(name)
+            let copy = ObjectKey("\(name) (conflict)")
+            _ = try journal.moveToConflict(node, copy: copy, remote: "")
+        }
+        #expect(try journal.counts().conflicts == 3)
+        try journal.remove(at: "a (conflict)", remote: .absent)
+        try journal.rename(from: "b (conflict)", to: "b", sourceRemote: .absent, targetRemote: fixture.remoteFile)
+        #expect(try journal.conflicts().map(\.path) == ["c"])
+        let folder = RemoteState.directory(hasMarker: true, .directory())
+        _ = try journal.createDirectory(at: "d", attributes: .directory(), remote: .absent)
+        try journal.rename(from: "c", to: "d/c", sourceRemote: fixture.remoteFile, targetRemote: .absent)
+        let node = try fixture.row("d/c")
+        _ = try journal.moveToConflict(node, copy: "d/c (conflict)", remote: "")
+        try journal.renameDirectory(from: "d", to: "e", sourceRemote: folder, targetRemote: .absent, entries: [])
+        #expect(try journal.conflicts().map(\.copy) == ["c (conflict)", "e/c (conflict)"])
+    }
+
     @Test func metadataFollowsAVersionThatOthersMade() throws {
         try journal.setAttributes(at: "a", remote: fixture.remoteFile, AttributeChanges(permissions: 0o600))
         let row = try journal.rebase(fixture.row("a"), onto: .version(fixture.new))

@@ -105,6 +105,16 @@ extension Journal {
 }
 
 extension Tables {
+    /// Forgets the conflict whose copy is at a path: a person has dealt with it.
+    func forgetConflict(_ copy: ObjectKey) throws(JournalError) {
+        try connection.run("DELETE FROM conflict WHERE copy = ?", [.key(copy)])
+    }
+
+    /// Follows a conflict's copy to another folder.
+    func moveConflict(_ copy: ObjectKey, to target: ObjectKey) throws(JournalError) {
+        try connection.run("UPDATE conflict SET copy = ? WHERE copy = ?", [.key(target), .key(copy)])
+    }
+
     /// The keys of the remote objects that show in a row's content.
     func sources(of node: JournalNode) throws(JournalError) -> [ObjectKey] {
         var generation = node.generation

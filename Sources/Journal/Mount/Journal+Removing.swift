@@ -16,6 +16,7 @@ extension Journal {
         try change(at: now) { change throws(JournalError) in
             let remote = try remote()
             try change.bury(path, try change.vacate(path, remote))
+            try change.tables.forgetConflict(path)
         }
     }
 }

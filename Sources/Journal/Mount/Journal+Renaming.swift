@@ -18,6 +18,9 @@ extension Journal {
         try change(at: now) { change throws(JournalError) in
             let sourceRemote = try sourceRemote()
             let targetRemote = try targetRemote()
+            // A copy that got another name, or made room for something, is none that has to be looked at.
+            try change.tables.forgetConflict(source)
+            try change.tables.forgetConflict(target)
             return try change.move(source, target, sourceRemote, targetRemote)
         }
     }
@@ -120,5 +123,6 @@ extension Change {
     ) throws(JournalError) {
         guard let moved = path.moved(from: source, to: target) else { return }
         _ = try move(path, moved, remote, .absent)
+        try tables.moveConflict(path, to: moved)
     }
 }
