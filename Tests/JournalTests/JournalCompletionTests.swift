@@ -293,7 +293,7 @@ import Testing
         #expect((counts.files, counts.bytes, counts.deletions, counts.directories) == (1, 4, 1, 1))
         #expect((counts.paused, counts.attention, counts.open, counts.total) == (1, 1, 0, 3))
         #expect(try fixture.row("a").schedule.nextAttempt == Timestamp(seconds: 9))
-        try journal.retryNow([node.id], priority: 5)
+        try journal.retryNow([node.id], answeringAttention: true, priority: 5)
         #expect(try journal.pendingNodes().first?.path == "a")
         #expect(try fixture.row("a").schedule.attention == nil && !fixture.row("a").schedule.isPaused)
         try journal.setNotBefore([node.id], Timestamp(seconds: 4))

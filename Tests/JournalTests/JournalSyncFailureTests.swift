@@ -130,7 +130,7 @@ import Testing
 
     @Test func whatAPersonAcceptsIsWrittenAnewBeforeItIsSent() throws {
         try saveFailing("a", "12345")
-        try journal.retryNow([try fixture.row("a").id], acceptingDoubt: true)
+        try journal.retryNow([try fixture.row("a").id], answeringAttention: true)
         #expect(try fixture.row("a").schedule.attention == nil && !generation("a").isSynced)
         let before = try FileStatus.of(journal.stagingPath(generation("a").id))
         let transfer = try fixture.begin("a")
@@ -145,7 +145,7 @@ import Testing
 
     @Test func whatFailsAgainIsHeldAgain() throws {
         try saveFailing()
-        try journal.retryNow([try fixture.row("a").id], acceptingDoubt: true)
+        try journal.retryNow([try fixture.row("a").id], answeringAttention: true)
         let id = try #require(try fixture.begin("a").generation)
         fixture.faults.state.update { _ = $0.data.insert("\(id).again") }
         #expect(throws: JournalError.self) { try journal.rewriteAccepted(id) }

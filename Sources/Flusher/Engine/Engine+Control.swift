@@ -105,7 +105,7 @@ extension Engine {
             try session.journal.setPaused(ids, true)
             cancelJobs(ids, session)
         case .resume: try session.journal.setPaused(ids, false)
-        case .now, .retry: try session.journal.retryNow(ids, acceptingDoubt: verb == .retry)
+        case .now, .retry: try session.journal.retryNow(ids, answeringAttention: verb == .retry)
         case .cancel:
             changed = []
             for node in nodes {

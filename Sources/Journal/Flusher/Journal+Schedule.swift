@@ -33,26 +33,27 @@ extension Journal {
         }
     }
 
-    /// Forgets earlier failures, pauses and what needed attention, and puts the rows at the head with `priority`.
+    /// Forgets earlier failures and pauses, and puts the rows at the head with `priority`.
     ///
-    /// Content that the disk failed to write goes on only when the person accepts it as it reads now.
+    /// With `answeringAttention` a person wants also what needed attention to go on, and content that the disk failed
+    /// to write as it reads now; without, such rows stay as they are.
     package func retryNow(
         _ nodes: [NodeID],
-        acceptingDoubt: Bool = false,
+        answeringAttention: Bool = false,
         priority: Int64 = 0
     ) throws(JournalError) {
         try write { tables throws(JournalError) in
             for node in nodes {
-                if acceptingDoubt { try tables.acceptDoubt(of: node) }
+                if answeringAttention { try tables.acceptDoubt(of: node) }
                 try tables.connection.run(
                     """
                     UPDATE node SET attempts = 0, next_attempt = NULL, not_before = NULL, last_error = NULL,
-                        is_paused = 0, priority = ?, attention = CASE WHEN EXISTS
+                        is_paused = 0, priority = ?1, attention = CASE WHEN EXISTS
                             (SELECT 1 FROM generation g WHERE g.id = node.generation AND g.doubt = 1)
                             THEN attention ELSE NULL END
-                    WHERE id = ?
+                    WHERE id = ?2 AND (?3 OR attention IS NULL)
                     """,
-                    [.integer(priority), .integer(node.value)]
+                    [.integer(priority), .integer(node.value), .integer(answeringAttention)]
                 )
             }
         }
