@@ -63,4 +63,36 @@ import Testing
             #expect(try fixture.flush(client, timeout: 10).isEmpty && store.holds(ObjectKey("a"), [1]))
         }
     }
+
+    @Test func aFlushEndsWhenTheRestWaitsForWhatAPersonHolds() throws {
+        for isPaused in [true, false] {
+            try withFlusher(FakeStore(), quietPeriod: 60) { fixture, client in
+                let row = try move("a", "b", fixture)
+                if isPaused { try change(.pause, client, ["b"]) } else { try needAttention(row, fixture) }
+                let started = monotonicSeconds()
+                let left = try fixture.flush(client, timeout: 30)
+                #expect(Set(left.map(\.path)) == ["a", "b"] && monotonicSeconds() - started < 20)
+                try change(.retry, client)
+                #expect(try fixture.flush(client, timeout: 30).isEmpty)
+            }
+        }
+    }
+
+    @Test func aFlushOfAFileWaitsForItsConflictCopy() throws {
+        let store = FakeStore()
+        let base = store.foreign("a.txt", [1])
+        store.hook.withLock {
+            $0.call = { name, key in
+                if name == "put", key != ObjectKey("a.txt") { usleep(700_000) }
+            }
+        }
+        try withFlusher(store) { fixture, client in
+            store.foreign("a.txt", [3, 3, 3])
+            try fixture.write("a.txt", [2, 2], remote: .file(base, FlusherFixture.attributes))
+            let selection = UploadSelection(paths: ["a.txt"])
+            let reply = try client.stream(.flush(selection: selection, timeout: 20), timeout: 30) { _ in }
+            guard case .flushed(let remaining) = reply else { throw ControlError.malformed("\(reply)") }
+            #expect(remaining.isEmpty && store.objects.count == 2, "ours is remote, if under another name")
+        }
+    }
 }

@@ -16,6 +16,8 @@ extension Engine {
         /// The newest change at the time of the call.
         let sequence: ChangeSequence
         var remaining: [JournalNode]
+        /// The rows that were meant at the call, wherever they go.
+        var meant: Set<NodeID>
     }
 
     /// Uploads everything that is pending under a selection now, without regard to quiet periods and backoff.
@@ -77,10 +79,11 @@ extension Engine {
         for session in sessions(selection) {
             refresh(session.id)
             let sequence = try session.journal.currentSequence()
-            let nodes = try unsettled(session, sequence, selection)
+            let nodes = try unsettled(session, sequence) { selection.meansWhatBecame($0, in: session.id) }
             guard !nodes.isEmpty else { continue }
             force(nodes, session)
-            shares.append(Share(session: session, sequence: sequence, remaining: nodes))
+            let meant = Set(nodes.map(\.id))
+            shares.append(Share(session: session, sequence: sequence, remaining: nodes, meant: meant))
         }
         return shares
     }
@@ -89,17 +92,20 @@ extension Engine {
     private func unsettled(
         _ session: VolumeSession,
         _ sequence: ChangeSequence,
-        _ selection: UploadSelection
+        isMeant: (JournalNode) -> Bool
     ) throws(JournalError) -> [JournalNode] {
-        try session.journal.unsettledNodes(through: sequence).filter {
-            !$0.isOpen && selection.means($0, in: session.id)
-        }
+        try session.journal.unsettledNodes(through: sequence).filter { !$0.isOpen && isMeant($0) }
     }
 
     private func look(at share: inout Share, _ selection: UploadSelection) {
         do throws(JournalError) {
             let known = Dictionary(share.remaining.map { ($0.id, $0.path) }) { first, _ in first }
-            share.remaining = try unsettled(share.session, share.sequence, selection)
+            let (id, meant) = (share.session.id, share.meant)
+            // A row that was moved meanwhile is meant as before.
+            share.remaining = try unsettled(share.session, share.sequence) { row in
+                selection.meansWhatBecame(row, in: id) || meant.contains(row.id)
+            }
+            share.meant.formUnion(share.remaining.map(\.id))
             // What turned up later under the same call is hurried too, also a row that became a conflict copy, and what
             // failed, once its next attempt is due.
             let now = Timestamp.now()
@@ -119,8 +125,26 @@ extension Engine {
         }
         return shares.allSatisfy { share in
             if refused.contains(share.session.id) { return true }
-            return share.remaining.allSatisfy { $0.schedule.isPaused || $0.schedule.attention != nil }
+            var held: Set<NodeID> = []
+            return share.remaining.allSatisfy { isHeld($0, share.session.journal, &held) }
         }
+    }
+
+    /// Whether a row waits for a person, or for another one that does; `held` are those of which that is known.
+    private func isHeld(_ node: JournalNode, _ journal: Journal, _ held: inout Set<NodeID>) -> Bool {
+        var seen: Set<NodeID> = [node.id]
+        var queue = [node]
+        while let row = queue.popLast() {
+            if held.contains(row.id) || row.schedule.isPaused || row.schedule.attention != nil {
+                held.insert(node.id)
+                return true
+            }
+            for blocker in (try? journal.blockers(of: row)) ?? [] {
+                guard let id = blocker.row, seen.insert(id).inserted else { continue }
+                if let other = (try? journal.node(id)) ?? nil { queue.append(other) }
+            }
+        }
+        return false
     }
 
     private func progress(of shares: [Share], files: Int, bytes: Int64) -> FlushProgress {
@@ -143,6 +167,25 @@ extension Engine {
                 bytesDone: min(bytes, max(0, bytes - left + sent)),
                 isOffline: isOffline
             )
+        }
+    }
+}
+
+extension UploadSelection {
+    /// Whether a row is meant, also one that was kept beside the path that is.
+    fileprivate func meansWhatBecame(_ node: JournalNode, in volume: String) -> Bool {
+        if means(node, in: volume) { return true }
+        guard let path = node.conflictOf else { return false }
+        return paths.contains { path.isInside(ObjectKey($0)) }
+    }
+}
+
+extension Blocker {
+    /// The row that must go first, if it is one.
+    fileprivate var row: NodeID? {
+        switch self {
+        case .source(let id), .descendant(let id), .ancestor(let id), .folder(let id): id
+        case .open, .transfer, .generation: nil
         }
     }
 }
