@@ -60,6 +60,8 @@ final class FakeStore: ObjectStore {
         /// How long after their client lost sight of them requests are carried out at most, in seconds; 0: never.
         var lateness = 0.0
         var ignoresConditions = false
+        /// Requests of these names are refused in so many words, each for its cause.
+        var refusals: [String: StoreError.Cause] = [:]
         var capabilities = StoreCapabilities()
     }
 
@@ -171,6 +173,7 @@ final class FakeStore: ObjectStore {
             return (state.isOffline, fates.randomElement(using: &state.random) ?? .cut)
         }
         if isOffline { throw StoreError(.unreachable, "connection refused") }
+        if let cause = state.withLock({ $0.refusals[name] }) { throw StoreError(cause, "refused", status: 403) }
         if fate == .lostRequest { throw StoreError(.temporary, "connection reset before the request") }
         return fate
     }

@@ -95,4 +95,22 @@ import Testing
             #expect(remaining.isEmpty && store.objects.count == 2, "ours is remote, if under another name")
         }
     }
+
+    @Test func oneRefusalAfterTroubleWithTheNetworkNeedsNobody() throws {
+        let store = FakeStore()
+        store.state.withLock { $0.refusals["put"] = .rejected }
+        try withFlusher(store, quietPeriod: 60) { fixture, client in
+            let row = try fixture.write("a", [1])
+            try fixture.journal.recordFailure(row.id, attempts: 7, nextAttempt: nil, error: "the connection broke")
+            #expect(try fixture.flush(client, timeout: 1).map(\.state) == [.waiting])
+            for _ in 0..<20 where try uploads(client).first?.state == .waiting {
+                try change(.now, client)
+                usleep(100_000)
+            }
+            #expect(try uploads(client).map(\.state) == [.attention], "it says no again and again")
+            store.state.withLock { $0.refusals = [:] }
+            try change(.retry, client)
+            #expect(try fixture.flush(client, timeout: 10).isEmpty)
+        }
+    }
 }

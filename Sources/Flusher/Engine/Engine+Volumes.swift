@@ -224,8 +224,7 @@ extension Engine {
             body(&volume, now)
             volume.probeIfClosed()
             state.volumes[id] = volume
-            guard before.isOpen != volume.facts.isOpen || before.hasDiskSpace.value != volume.facts.hasDiskSpace.value
-            else { return nil }
+            guard !before.says(as: volume.facts) else { return nil }
             state.scheduler.setFacts(volume.facts, settings: volume.settings, of: id, now: now)
             return (before.isOpen != volume.facts.isOpen, volume.facts.isOpen)
         }
@@ -239,6 +238,12 @@ extension Engine {
 extension VolumeFacts {
     /// Whether requests may be sent.
     var isOpen: Bool { connection.value != .offline && authentication.value != .refused }
+
+    /// Whether all facts have the same values as others, so that rows wait for the same reasons.
+    fileprivate func says(as other: VolumeFacts) -> Bool {
+        connection.value == other.connection.value && authentication.value == other.authentication.value
+            && hasDiskSpace.value == other.hasDiskSpace.value
+    }
 }
 
 extension Engine.State {

@@ -60,7 +60,10 @@ extension Engine {
     private func conclude(_ row: RowID, _ session: VolumeSession, _ outcome: WorkOutcome) {
         switch outcome {
         case .progress:
-            let hadLacked = state.inspect { $0.lackingSpace.remove(row) != nil }
+            let hadLacked = state.inspect { state in
+                state.refusals[row] = nil
+                return state.lackingSpace.remove(row) != nil
+            }
             observe(row.volume) { volume, now in
                 volume.succeeded(now)
                 if hadLacked { volume.space.succeed() }
@@ -89,7 +92,10 @@ extension Engine {
             return giveBack(row, detail: "it comes out as it was again and again")
         }
         let isDrained = state.update { state in
-            if node == nil { state.rounds[row] = nil }
+            if node == nil {
+                state.rounds[row] = nil
+                state.refusals[row] = nil
+            }
             state.jobs[row] = nil
             // What a person asked for is not done by one round of several.
             let isSame = state.scheduler.row(row)?.sequence == node?.sequence
@@ -191,7 +197,7 @@ extension Engine {
 
     /// Notes a failed attempt in the journal, with when the next one is, or that a person is needed.
     ///
-    /// After `patience` attempts a person is asked for.
+    /// After `patience` attempts that ended like that, without another end between them, a person is asked for.
     private func record(
         _ row: RowID,
         _ session: VolumeSession,
@@ -203,6 +209,10 @@ extension Engine {
         do throws(JournalError) {
             guard let node = try session.journal.node(NodeID(row.node)) else { return takeInAgain(row, session) }
             let attempts = Int(node.schedule.attempts) + 1
+            let refusals = state.inspect { state in
+                state.refusals[row] = patience == .max ? nil : state.refusals[row, default: 0] + 1
+                return state.refusals[row] ?? 0
+            }
             let delay = Backoff.delay(afterFailures: attempts, random: .random(in: 0..<1), hint: hint)
             Log.info("flusher", "\(node.path): attempt \(attempts): \(error)")
             try session.journal.recordFailure(
@@ -210,7 +220,7 @@ extension Engine {
                 attempts: Int64(attempts),
                 nextAttempt: Timestamp.now().advanced(bySeconds: delay),
                 error: error,
-                attention: attention || attempts >= patience ? error : nil
+                attention: attention || refusals >= patience ? error : nil
             )
         } catch {
             Log.error("flusher", "\(session.description.remote): \(error)")

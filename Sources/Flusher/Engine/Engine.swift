@@ -32,6 +32,8 @@ final class Engine: Sendable {
         var maintained: String?
         /// Attempts of rows that ended well and left them as they were: nothing may go round in circles.
         var rounds: [RowID: Int] = [:]
+        /// Attempts of rows in a row that were refused, or found a local file unreadable: after some a person is asked.
+        var refusals: [RowID: Int] = [:]
         /// Rows that found no room on the local disk: they go on when there is some, without regard to their backoff.
         var lackingSpace: Set<RowID> = []
         /// The threads that have not ended, by name.
