@@ -113,4 +113,47 @@ import Testing
             #expect(try fixture.flush(client, timeout: 10).isEmpty)
         }
     }
+
+    /// Very many rows may wait for rows that need a person: they must not keep all workers busy with asking.
+    @Test func whatWaitsForAPersonLeavesTimeForOthers() throws {
+        let store = FakeStore()
+        let fixture = try FlusherFixture(store: store)
+        defer { fixture.remove() }
+        for number in 0..<3000 { try needAttention(try move("f/\(number)", "g/\(number)", fixture), fixture) }
+        let client = try fixture.start()
+        sleep(8)
+        let blocked = try #require(try uploads(client).first { $0.path == "f/0" })
+        #expect(blocked.waiting.map(\.reason) == ["dependency"])
+        try fixture.write("new", [1])
+        _ = try client.call(.wake(volume: nil))
+        for _ in 0..<200 where store.objects[ObjectKey("new")] == nil { usleep(50_000) }
+        #expect(store.holds(ObjectKey("new"), [1]))
+        // Once a person has seen to it, what waited goes on by that.
+        try change(.retry, client, ["g/0"])
+        for _ in 0..<100 where store.objects[ObjectKey("f/0")] != nil { usleep(50_000) }
+        #expect(store.objects[ObjectKey("f/0")] == nil && store.objects[ObjectKey("g/0")] != nil)
+        try fixture.stop(client)
+    }
+
+    @Test func allThatIsWrongWithTheRemoteIsSaidOfEachUpload() throws {
+        let store = FakeStore()
+        store.state.withLock { $0.isOffline = true }
+        try withFlusher(store) { fixture, client in
+            try fixture.write("a", [1])
+            _ = try client.call(.wake(volume: nil))
+            func wait(for reasons: [String]) throws {
+                for _ in 0..<200 where try uploads(client).first?.waiting.map(\.reason) != reasons { usleep(50_000) }
+                #expect(try uploads(client).first?.waiting.map(\.reason) == reasons)
+            }
+            try wait(for: ["offline"])
+            store.state.withLock {
+                $0.isOffline = false
+                $0.refusals["check"] = .authentication
+            }
+            try wait(for: ["offline", "auth"])
+            store.state.withLock { $0.refusals = [:] }
+            for _ in 0..<600 where try !fixture.pending().isEmpty { usleep(50_000) }
+            #expect(store.holds([ObjectKey("a"): [1]]))
+        }
+    }
 }

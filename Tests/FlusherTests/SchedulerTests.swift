@@ -69,6 +69,40 @@ import Testing
         expectAlarm(&scheduler, nil)
     }
 
+    @Test func placesDoNotPileUpBehindRowsThatDoNotGetTheirTurn() {
+        var scheduler = scheduler(workers: 1)
+        for node in 1...200 { scheduler.update(row(Int64(node), changed: -5), now: start) }
+        expectStarts(&scheduler, at: 0, [1])
+        var facts = VolumeFacts(at: start)
+        for round in 1...100 {
+            // The same rows again, rows with a change, and a network that comes and goes.
+            for node in 2...100 { scheduler.update(row(Int64(node), changed: -5), now: start) }
+            var changed = row(150, changed: -5)
+            changed.sequence = Int64(1000 + round)
+            changed.facts.nextAttempt = at(Double(round))
+            scheduler.update(changed, now: start)
+            facts.connection.observe(round.isMultiple(of: 2) ? .offline : .online, source: "test", at: start)
+            scheduler.setFacts(facts, settings: PolicySettings(), of: "v", now: start)
+        }
+        #expect(scheduler.placeCount < 1000)
+    }
+
+    @Test func aRowThatWaitsForOneThatIsNotKnownAsksLessAndLessUntilThatComes() {
+        var scheduler = scheduler()
+        scheduler.update(row(1, changed: -9), now: start)
+        var time = 0.0
+        for pause in [0.5, 1, 2, 4, 8, 16, 32, 32] {
+            expectStarts(&scheduler, at: time, [1])
+            scheduler.block(id(1), on: id(2), detail: "b", now: at(time))
+            expectStarts(&scheduler, at: time + pause - 0.1, [])
+            time += pause
+        }
+        expectStarts(&scheduler, at: time, [1])
+        scheduler.block(id(1), on: id(2), detail: "b", now: at(time))
+        scheduler.update(row(2, changed: -8), now: at(time))
+        expectStarts(&scheduler, at: time, [1, 2])
+    }
+
     @Test func aChangeBeginsTheQuietPeriodAnew() {
         var scheduler = scheduler()
         scheduler.update(row(1, changed: 0), now: start)

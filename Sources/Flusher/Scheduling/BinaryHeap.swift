@@ -19,6 +19,13 @@ struct BinaryHeap<Element: Comparable & Sendable>: Sendable {
         }
     }
 
+    /// Lets go of all elements but those that meet a condition.
+    mutating func keep(where isWanted: (Element) -> Bool) {
+        let kept = elements.filter(isWanted)
+        elements = []
+        for element in kept { insert(element) }
+    }
+
     mutating func popFirst() -> Element? {
         guard let least = elements.first else { return nil }
         let last = elements.removeLast()

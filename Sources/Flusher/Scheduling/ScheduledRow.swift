@@ -46,6 +46,17 @@ package struct ScheduledRow: Hashable, Sendable {
     }
 }
 
+extension ScheduledRow {
+    /// Whether another picture of the row shows the same, but for what the scheduler itself notes in it.
+    func isSame(as other: ScheduledRow) -> Bool {
+        guard sequence == other.sequence else { return false }
+        var other = other
+        other.facts.isForced = facts.isForced
+        other.facts.dependency = facts.dependency
+        return self == other
+    }
+}
+
 /// How much goes on at one time.
 package struct SchedulerLimits: Hashable, Sendable {
     /// Pieces of work at once.

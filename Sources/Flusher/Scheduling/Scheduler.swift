@@ -23,6 +23,8 @@ package struct Scheduler: Sendable {
         var finished: UInt64 = 0
         /// When it was put among the alarms, if it is there.
         var alarm: Timestamp?
+        /// How often in a row it was found to wait for a row that is not known, such as one that needs a person.
+        var fruitless = 0
     }
 
     private struct Running: Sendable {
@@ -73,6 +75,8 @@ package struct Scheduler: Sendable {
 
     /// The rows known, running ones included.
     package var count: Int { entries.count }
+    /// The places in all queues, outdated ones included.
+    package var placeCount: Int { alarms.count + ready.values.reduce(0) { $0 + $1.count } }
     package var runningCount: Int { running.count }
 
     package func isRunning(_ id: RowID) -> Bool { running[id] != nil }
@@ -104,6 +108,7 @@ package struct Scheduler: Sendable {
     package mutating func update(_ row: ScheduledRow, now: Timestamp) {
         var row = row
         let old = entries[row.id]
+        if let old, old.row.isSame(as: row) { return }
         if let old, old.row.facts.isForced, running[row.id] == nil { row.facts.isForced = true }
         // What it waited for is asked anew when its turn comes.
         unlink(row.id)
@@ -111,6 +116,8 @@ package struct Scheduler: Sendable {
         if old == nil { counts[row.id.volume, default: 0] += 1 }
         entries[row.id] = Entry(row: row, stamp: nextStamp(), finished: old?.finished ?? 0)
         reconsider(row.id, now: now)
+        // What waited for it although it was not known waits by its events from here on.
+        if old == nil { release(dependentsOf: row.id, now: now) }
     }
 
     /// Forgets a row that is done or gone, and looks again at what waited for it.
@@ -139,13 +146,34 @@ package struct Scheduler: Sendable {
         unlink(id)
         entries[id]?.row.facts.dependency = detail
         if let blocker, blocker != id, isToCome(blocker, since: started), !breaksCircle(id, blocker, now: now) {
-            entries[id]?.blocker = blocker
-            dependents[blocker, default: []].insert(id)
+            link(id, to: blocker)
+            entries[id]?.fruitless = 0
         } else {
-            entries[id]?.recheck = now.advanced(bySeconds: seconds)
+            let pause = seconds * pauseFactor(id, blocker)
+            entries[id]?.recheck = now.advanced(bySeconds: pause)
         }
         reconsider(id, now: now)
     }
+
+    private mutating func link(_ id: RowID, to blocker: RowID) {
+        entries[id]?.blocker = blocker
+        dependents[blocker, default: []].insert(id)
+    }
+
+    /// How many times as long as usual a row waits before it asks again.
+    ///
+    /// A row that is not known, above all one that needs a person, may hold up very many for very long: asking for each
+    /// of them all the time would leave no time for others.
+    private mutating func pauseFactor(_ id: RowID, _ blocker: RowID?) -> Double {
+        guard let blocker, blocker != id, entries[blocker] == nil, running[blocker] == nil else { return 1 }
+        link(id, to: blocker)
+        let count = entries[id]?.fruitless ?? 0
+        entries[id]?.fruitless = min(count + 1, Self.longestPause)
+        return Double(1 << count)
+    }
+
+    /// The longest pause, as a power of two of the usual one.
+    private static let longestPause = 6
 
     /// Whether the end of work on a row is still to come for one who found out about it after `started`.
     ///
@@ -278,6 +306,7 @@ package struct Scheduler: Sendable {
             readyCount[row.size, default: 0] += 1
             let place = Place(priority: row.priority, changed: row.facts.changed, id: id, stamp: stamp)
             ready[row.size]?.insert(place)
+            dropOutdated(row.size)
         } else if let time = Policy.lookAgain(reasons) ?? entries[id]?.recheck {
             setAlarm(id, at: time)
         }
@@ -288,6 +317,18 @@ package struct Scheduler: Sendable {
         entries[id]?.stamp = stamp
         entries[id]?.alarm = time
         alarms.insert(Alarm(time: time, id: id, stamp: stamp))
+        guard alarms.count > bound else { return }
+        let entries = entries
+        alarms.keep { entries[$0.id]?.stamp == $0.stamp }
+    }
+
+    /// How many places a queue may have: outdated ones would pile up behind a row that does not get its turn.
+    private var bound: Int { 2 * entries.count + 64 }
+
+    private mutating func dropOutdated(_ size: ScheduledRow.Size) {
+        guard ready[size]?.count ?? 0 > bound else { return }
+        let entries = entries
+        ready[size]?.keep { entries[$0.id]?.stamp == $0.stamp }
     }
 
     /// Takes a row out of the queues; its places there become outdated.
@@ -327,6 +368,7 @@ package struct Scheduler: Sendable {
     private mutating func release(dependentsOf id: RowID, now: Timestamp) {
         for dependent in dependents.removeValue(forKey: id) ?? [] {
             unlink(dependent)
+            entries[dependent]?.fruitless = 0
             reconsider(dependent, now: now)
         }
     }
