@@ -58,4 +58,23 @@ import Testing
         #expect(store.uploads.isEmpty)
         try fixture.stop(client)
     }
+
+    @Test func anUploadThatMayNotBeEndedHoldsNothingUp() throws {
+        let store = FakeStore()
+        let fixture = try FlusherFixture(store: store, uploadProtocol: "s3-multipart", partSize: 50_000)
+        defer { fixture.remove() }
+        store.state.withLock { $0.refusals = ["part": .rejected, "abort": .forbidden] }
+        let client = try fixture.start()
+        try fixture.write("a", bytes(1_000_000))
+        _ = try client.call(.wake(volume: nil))
+        #expect(wait(10) { store.requests("part") > 0 })
+        #expect(try wait(10) { try fixture.pending().first?.schedule.attempts == 1 })
+        store.state.withLock { $0.refusals["part"] = nil }
+        try fixture.write("a", [1, 2, 3])
+        #expect(try fixture.flush(client, timeout: 20).isEmpty && store.holds([ObjectKey("a"): [1, 2, 3]]))
+        #expect(try store.uploads.count == 1 && fixture.journal.leftovers().count == 1)
+        store.state.withLock { $0.refusals = [:] }
+        #expect(try wait(20) { try store.uploads.isEmpty && fixture.journal.leftovers().isEmpty })
+        try fixture.stop(client)
+    }
 }

@@ -84,12 +84,7 @@ extension RowWork {
     /// Begins the same content anew by another way, once what was begun at the remote is ended.
     func restart(_ transfer: Transfer, method: TransferProtocol) throws(WorkFailure) {
         try TransferCleanup(work: self).doubt(session.transfer(transfer.id) ?? transfer)
-        do throws(WorkFailure) {
-            try TransferCleanup(work: self).endAtRemote(transfer)
-        } catch {
-            // A server that cannot even end it tidies up by its own rules.
-            guard case .store(let cause) = error, cause.cause == .unsupported else { throw error }
-        }
+        try TransferCleanup(work: self).endAtRemote(transfer)
         try journal { (journal) throws(JournalError) in try journal.restartTransfer(transfer.id, method: method) }
         session.change(transfer.id) {
             $0.method = method

@@ -42,7 +42,10 @@ struct TransferCleanup {
 
     /// Notes that a commit of which nothing was seen may come to pass yet.
     func doubt(_ transfer: Transfer) throws(WorkFailure) {
-        guard work.session.isDoubtful(transfer) else { return }
+        if work.session.isDoubtful(transfer) { try noteDoubt(of: transfer) }
+    }
+
+    private func noteDoubt(of transfer: Transfer) throws(WorkFailure) {
         var tag = transfer.expectedTag
         if tag == nil { tag = try localTag(transfer) }
         try work.journal { (journal) throws(JournalError) in
@@ -51,13 +54,34 @@ struct TransferCleanup {
     }
 
     /// Ends what a transfer has begun at the remote; what is not there any more is as good as ended.
+    ///
+    /// Where the remote does not let us end it nothing waits for that: it is tried again for a while.
     func endAtRemote(_ transfer: Transfer) throws(WorkFailure) {
         guard let upload = transfer.upload else { return }
-        switch transfer.method {
-        case .multipart: try abortMultipart(transfer.key, upload)
-        case .resumable: try abortResumable(upload, transfer.interopVersion)
-        case .put, .copy: break
+        do throws(WorkFailure) {
+            switch transfer.method {
+            case .multipart: try abortMultipart(transfer.key, upload)
+            case .resumable: try abortResumable(upload, transfer.interopVersion)
+            case .put, .copy: break
+            }
+        } catch {
+            guard case .store(let cause) = error, cause.isRefusal else { throw error }
+            Log.notice("flusher", "\(transfer.key): the remote does not end an upload that is wanted no more: \(cause)")
+            try leave(transfer, upload)
         }
+    }
+
+    /// Leaves an upload to the sweep; that its completion may be on its way is not to be forgotten with it.
+    private func leave(_ transfer: Transfer, _ upload: String) throws(WorkFailure) {
+        try work.journal { (journal) throws(JournalError) in
+            try journal.leave(
+                upload,
+                at: transfer.key,
+                method: transfer.method,
+                interopVersion: transfer.interopVersion
+            )
+        }
+        if transfer.phase == .committing { try noteDoubt(of: transfer) }
     }
 
     /// Ends an upload that was left at the remote.
@@ -146,6 +170,16 @@ struct TransferCleanup {
         // Any refusal means that it is not there, or not ours to end; only trouble is worth another try.
         if response.status >= 500 || response.status == 429 {
             throw .store(StoreError(.temporary, "ending an upload was answered by \(response.status)"))
+        }
+    }
+}
+
+extension StoreError {
+    /// Whether the remote says that it will not, whenever it is asked again.
+    fileprivate var isRefusal: Bool {
+        switch cause {
+        case .forbidden, .unsupported, .rejected: true
+        default: false
         }
     }
 }
