@@ -91,7 +91,19 @@ final class ControlSession: Sendable {
             let reply = handler.handle(frame.request) { progress in
                 (try? self.send(ControlReplyFrame(id: frame.id, reply: .progress(progress: progress)))) != nil
             }
-            try send(ControlReplyFrame(id: frame.id, reply: reply))
+            try send(reply, to: frame.id)
+        }
+    }
+
+    /// Sends a reply; of a list that is longer than a frame may be, the beginning.
+    private func send(_ reply: ControlReply, to id: Int) throws(ControlError) {
+        var reply = reply
+        while true {
+            let frame = try JSON.encode(ControlReplyFrame(id: id, reply: reply))
+            guard frame.count >= ControlProtocol.frameLimit, case .uploads(let list) = reply, list.count > 1 else {
+                return try channel.send(frame)
+            }
+            reply = .uploads(uploads: Array(list.prefix(list.count / 2)))
         }
     }
 

@@ -29,9 +29,31 @@ private final class EchoHandler: ControlHandler {
                 guard report(progress) else { break }
             }
             return .flushed(remaining: [])
+        case .uploads(let selection) where selection.paths == ["many"]: return .uploads(uploads: Self.many)
         case .uploads: return .failed(reason: "no such volume")
         default: return .done
         }
+    }
+}
+
+extension EchoHandler {
+    /// More than fits into a frame.
+    fileprivate static let many = (0..<20_000).map { number in
+        UploadReport(
+            id: "\(number)",
+            volume: "v",
+            path: String(repeating: "folder/", count: 140) + "\(number)",
+            kind: .put,
+            size: 1,
+            sent: 0,
+            state: .queued,
+            waiting: [],
+            uploadProtocol: nil,
+            attempts: 0,
+            nextAttempt: nil,
+            resumable: false,
+            error: nil
+        )
     }
 }
 
@@ -166,5 +188,13 @@ private final class EchoHandler: ControlHandler {
         ] {
             #expect(text.contains(part), "\(part) in \(text)")
         }
+    }
+
+    @Test func ofAListThatIsTooLongTheBeginningIsTold() throws {
+        let client = try client()
+        let reply = try client.call(.uploads(selection: UploadSelection(paths: ["many"])))
+        guard case .uploads(let uploads) = reply else { throw ControlError.malformed("\(reply)") }
+        #expect(uploads.count >= 5000 && uploads.first?.id == "0")
+        guard case .done = try client.call(.wake(volume: nil)) else { throw ControlError.malformed("no answer") }
     }
 }
