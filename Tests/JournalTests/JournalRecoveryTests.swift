@@ -35,6 +35,14 @@ import Testing
         #expect(fixture.report.items == [.init(path: "a", outcome: .reverted)])
     }
 
+    @Test func whatWasOpenIsAChangeForAFlusherThatIsAtWork() throws {
+        let (node, _) = try fixture.write("a", "12345")
+        let seen = try journal.currentSequence()
+        #expect(node.sequence <= seen)
+        try fixture.recover()
+        #expect(try journal.nodes(changedAfter: seen).map(\.path) == ["a"])
+    }
+
     @Test func attributesStayWhenContentIsDropped() throws {
         let node = try journal.beginWriting(at: "a", remote: fixture.remoteFile)
         _ = try fixture.put(node, "xx")

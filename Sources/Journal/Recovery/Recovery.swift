@@ -106,6 +106,8 @@ struct Recovery {
             try noteDoubt(of: &node)
             guard node.isOpen else { continue }
             node.isOpen = false
+            // A flusher that is at work learns of it by this.
+            node.sequence = try tables.nextSequence()
             try tables.dropEmptyGeneration(&node)
             try tables.update(node)
             _ = try tables.removeIfClean(node)
