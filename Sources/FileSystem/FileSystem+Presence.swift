@@ -326,10 +326,9 @@ extension Inode.State {
 
     fileprivate func isLineage(of entry: CatalogEntry) -> Bool {
         guard let version = entry.version else { return false }
-        if let generation = content.generation {
-            return entry.isMade(by: generation.value)
-        }
-        if target != nil { return target == entry.target }
+        if let generation = content.generation, entry.isMade(by: generation.value) { return true }
+        if target != nil { return content.generation == nil && target == entry.target }
+        // Also where a row has gone again that came to want nothing but what the remote has.
         return content.wholeRemote?.version.isSame(as: version) ?? false
     }
 }

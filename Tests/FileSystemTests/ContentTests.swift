@@ -66,6 +66,20 @@ import Testing
         #expect(try volume.content("a") == expected)
     }
 
+    /// As when a folder moves away and back while it is uploaded: the flusher finds that nothing is left to do.
+    @Test func aFileWhoseRowGoesWhileItIsOpenIsStillWrittenTo() throws {
+        let volume = try Volume()
+        volume.store.set("a", [1, 2, 3])
+        _ = try volume.files.setAttributes(volume.number("a"), AttributeChanges(permissions: 0o600), size: nil)
+        let handle = try volume.open("a", write: true)
+        let row = try #require(try volume.journal.node(at: ObjectKey("a")))
+        #expect(try volume.journal.drop(row))
+        try volume.write(handle, [4], at: 3)
+        try volume.close(handle)
+        #expect(try volume.content("a") == [1, 2, 3, 4])
+        #expect(try volume.journal.conflicts().isEmpty && volume.journal.node(at: ObjectKey("a")) != nil)
+    }
+
     @Test func cutOffBytesReadAsZerosWhenTheFileGrowsAgain() throws {
         let volume = try Volume()
         volume.store.set("a", big)
