@@ -156,7 +156,8 @@ extension FileSystem {
         _ attributes: FileAttributes
     ) -> Inode {
         if node.isLocalOnly { view.noteNew(node.path, isParentLocal: folder.state.withLock { $0.isLocalOnly }) }
-        let inode = table.insert(folder.number, name, kind: kind, attributes: attributes)
+        let inode = table.make(kind, attributes)
+        _ = table.insert(inode, folder.number, name, replacing: table.child(folder.number, name))
         _ = table.retain(inode)
         inode.state.withLock { state in
             state.node = node.id

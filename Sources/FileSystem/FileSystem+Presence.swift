@@ -134,19 +134,22 @@ extension FileSystem {
         isNewest: Bool = false
     ) -> Inode? {
         guard let kind = node.inodeKind else { return nil }
-        if let open = openNodes.withLock({ $0[node.id] }) {
-            table.place(open, parent, name)
-            return open
+        for _ in 0..<Self.attempts {
+            if let open = openNodes.withLock({ $0[node.id] }) {
+                table.place(open, parent, name)
+                return open
+            }
+            let known = table.child(parent, name)
+            if let known, known.kind == kind, known.follows(node) { return known }
+            // The file may have got another row since: it is not to lose its name to what it was.
+            if !isNewest, let now = try? journal.node(at: node.path), now.sequence != node.sequence {
+                return inode(for: now, parent, name, isNewest: true)
+            }
+            let inode = table.make(kind, node.attributes)
+            inode.show(node)
+            if replace(known, by: inode, parent, name, node.path) { return inode }
         }
-        if let known = table.child(parent, name), known.kind == kind, known.follows(node) { return known }
-        // The file may have got another row since: it is not to lose its name to what it was.
-        if !isNewest, let now = try? journal.node(at: node.path), now.sequence != node.sequence {
-            return inode(for: now, parent, name, isNewest: true)
-        }
-        supersede(parent, name, node.path)
-        let inode = table.insert(parent, name, kind: kind, attributes: node.attributes)
-        inode.show(node)
-        return inode
+        return nil
     }
 
     /// The inode of a remote version: the one that shows it, or whose upload made it, or a new one.
@@ -158,23 +161,37 @@ extension FileSystem {
         _ name: ObjectKey
     ) -> Inode? {
         let kind = attributes.inodeKind
-        if let known = table.child(parent, name), known.kind == kind, known.follows(entry, attributes, path) {
-            return known
+        for _ in 0..<Self.attempts {
+            let known = table.child(parent, name)
+            if let known, known.kind == kind, known.follows(entry, attributes, path) { return known }
+            // A write may have begun since the journal was looked at: the file is not to lose its name to what it was.
+            if let row = try? journal.node(at: path) { return inode(for: row, parent, name) }
+            let inode = table.make(kind, attributes)
+            inode.show(entry, attributes, path)
+            if replace(known, by: inode, parent, name, path) { return inode }
         }
-        // A write may have begun since the journal was looked at: the file is not to lose its name to what it was.
-        if let row = try? journal.node(at: path) { return inode(for: row, parent, name) }
-        supersede(parent, name, path)
-        let inode = table.insert(parent, name, kind: kind, attributes: attributes)
-        inode.show(entry, attributes, path)
-        return inode
+        return nil
     }
 
-    /// The name goes to another inode because the remote changed: who has the old one open may still write to it.
-    private func supersede(_ parent: InodeNumber, _ name: ObjectKey, _ path: ObjectKey) {
-        guard let old = table.child(parent, name), old.kind == .file else { return }
-        old.state.withLock { state in
-            if !state.isDetached { state.supersededAt = path }
+    /// How often to look again when others put inodes under the same name at the same moment.
+    private static let attempts = 8
+
+    /// Gives a name to a new inode, unless another thread did so since `known` was found there: all that look at a
+    /// name have to get the same one.
+    private func replace(
+        _ known: Inode?,
+        by inode: Inode,
+        _ parent: InodeNumber,
+        _ name: ObjectKey,
+        _ path: ObjectKey
+    ) -> Bool {
+        // The remote changed: who has the old one open may still write to it.
+        if let known, known.kind == .file {
+            known.state.withLock { state in
+                if !state.isDetached { state.supersededAt = path }
+            }
         }
+        return table.insert(inode, parent, name, replacing: known)
     }
 
     func status(of inode: Inode) -> InodeStatus {

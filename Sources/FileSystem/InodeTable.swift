@@ -75,22 +75,25 @@ final class InodeTable: Sendable {
         }
     }
 
-    /// Puts a new inode under a name, replacing what stood there.
-    func insert(
-        _ parent: InodeNumber,
-        _ name: ObjectKey,
-        kind: Inode.Kind,
-        attributes: FileAttributes
-    ) -> Inode {
+    /// An inode that has no name yet.
+    func make(_ kind: Inode.Kind, _ attributes: FileAttributes) -> Inode {
+        let number = state.withLock { state in
+            defer { state.next += 1 }
+            return state.next
+        }
+        return Inode(number: number, kind: kind, attributes: attributes)
+    }
+
+    /// Puts a new inode under a name in place of `known`; false when something else stands there by now.
+    func insert(_ inode: Inode, _ parent: InodeNumber, _ name: ObjectKey, replacing known: Inode?) -> Bool {
         state.withLock { state in
             let place = Place(parent: parent, name: name)
+            guard state.places[place] == known?.number else { return false }
             Self.displace(place, &state)
-            let inode = Inode(number: state.next, kind: kind, attributes: attributes)
-            state.next += 1
             state.records[inode.number] = Record(inode: inode, place: place, lookups: 0)
             state.places[place] = inode.number
             state.records[parent]?.children += 1
-            return inode
+            return true
         }
     }
 

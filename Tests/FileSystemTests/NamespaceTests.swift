@@ -162,6 +162,27 @@ import Testing
         try volume.rename("c", "ten-letter")
     }
 
+    /// A listing with attributes and a lookup may run at the same moment.
+    @Test func whoeverLooksFirstAllGetTheSameInode() throws {
+        let volume = try Volume(metadataAge: 100)
+        let names = (0..<300).map { "f\($0)" }
+        for name in names { volume.store.set(name, [1]) }
+        for name in names { _ = try volume.status(name) }
+        for _ in 0..<5 {
+            try volume.mountAgain(metadataAge: 100)
+            let found = Monitor<[[InodeNumber]]>([])
+            for _ in 0..<3 {
+                let files = volume.files
+                try Thread.detached(name: "looker") {
+                    let numbers = names.map { (try? files.lookup(Volume.root, ObjectKey($0)).number) ?? 0 }
+                    found.update { $0.append(numbers) }
+                }
+            }
+            let all = try #require(found.wait(timeout: 60) { $0.count == 3 ? $0 : nil })
+            #expect(Set(all).count == 1)
+        }
+    }
+
     @Test func whatWasLookedUpIsThereWhileOthersForgetIt() throws {
         let volume = try Volume(metadataAge: 100)
         volume.store.set("a", [1])
