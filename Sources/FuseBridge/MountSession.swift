@@ -26,7 +26,9 @@ package final class MountSession: Sendable {
     private let bridge: Bridge
     private let state = Monitor(State())
     /// Requests that may be under way at once; more wait in the kernel.
-    private static let maximumThreads: UInt32 = 64
+    ///
+    /// Twice as many as reads in the background: while those wait for the network, other work goes on.
+    private static let maximumThreads = 2 * Operations.maximumBackground
 
     /// Keeps the signals that end a mount from every thread started from now on: one thread waits for them.
     package static func blockSignals() {

@@ -34,12 +34,15 @@ enum Operations {
     /// Largest read and write request, in bytes.
     static let maximumTransfer: UInt32 = 1 << 20
 
+    /// How many reads ahead and other requests that nobody waits for by themselves may be under way at once.
+    static let maximumBackground: UInt32 = 64
+
     private static func negotiate(_ connection: inout fuse_conn_info) {
         // max_read must equal the mount option, else the session ends at once.
         connection.max_read = maximumTransfer
         connection.max_write = maximumTransfer
-        connection.max_background = 64
-        connection.congestion_threshold = 48
+        connection.max_background = maximumBackground
+        connection.congestion_threshold = maximumBackground / 4 * 3
         let wanted =
             FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE | FUSE_CAP_ASYNC_READ
             | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_READDIRPLUS

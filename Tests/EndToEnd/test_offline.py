@@ -2,8 +2,10 @@
 # Copyright the Moorage authors
 """The network is away: what is known works, what is written is kept, what is unknown fails quickly."""
 
+import contextlib
 import errno
 import os
+import threading
 import time
 
 import pytest
@@ -111,6 +113,32 @@ def test_a_network_that_swallows_everything_does_not_stop_the_user(instance, kno
     proxy.online()
     instance.flush()
     assert client.get_object(Bucket="bucket", Key="folder/new")["Body"].read() == b"kept"
+
+
+@pytest.mark.limit(120)
+def test_many_who_wait_for_the_network_do_not_stop_others(instance, proxy, client):
+    for number in range(120):
+        client.put_object(Bucket="bucket", Key=f"f{number}", Body=bytes(200_000))
+    mounted = instance.mount("s3://bucket", None, "metadata_age=60s")
+    files = [os.open(mounted / f"f{number}", os.O_RDONLY) for number in range(120)]
+    proxy.mode("blackhole")
+
+    def read(file):
+        with contextlib.suppress(OSError):
+            os.pread(file, 1000, 0)
+        os.close(file)
+
+    readers = [threading.Thread(target=read, args=[file]) for file in files]
+    for reader in readers:
+        reader.start()
+    time.sleep(2)
+    start = time.monotonic()
+    write_file(mounted / "new", b"kept")
+    assert open(mounted / "new", "rb").read() == b"kept"
+    assert time.monotonic() - start < 4
+    proxy.online()
+    for reader in readers:
+        reader.join()
 
 
 @pytest.mark.limit(90)
