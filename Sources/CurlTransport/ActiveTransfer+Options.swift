@@ -11,7 +11,8 @@ extension ActiveTransfer {
         guard request.method.utf8.allSatisfy(HTTPFields.isTokenCharacter), !request.method.isEmpty else {
             return TransferError(.invalidRequest, "a malformed method")
         }
-        guard request.url.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
+        let isHTTP = request.url.hasPrefix("http://") || request.url.hasPrefix("https://")
+        guard isHTTP, request.url.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
             return TransferError(.invalidRequest, "a malformed URL")
         }
         if let problem = makeHeaderList(configuration) { return problem }

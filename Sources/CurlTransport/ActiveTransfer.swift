@@ -65,7 +65,7 @@ final class ActiveTransfer {
 
     /// Takes a header line; false stops the transfer.
     func receivedHeader(_ line: UnsafeRawBufferPointer) -> Bool {
-        watchdog.noteActivity()
+        watchdog.noteHeader(line.count)
         switch heads.take(line) {
         case .none: return true
         case .violation(let reason): return stop(.protocolViolation, reason)

@@ -34,6 +34,11 @@ package struct TransferRequest: Sendable {
     package var connectTimeout: Double = 10
     /// How long no byte may move in either direction; nil: without limit.
     package var stallTimeout: Double? = 30
+    /// How few bytes in that time are as good as none.
+    ///
+    /// Reads set it, so that a trickle does not keep somebody waiting for ever; an answer that is kept alive by
+    /// spaces while the server works is one byte now and then.
+    package var leastBytes: Int64 = 1
     /// How long the server may take to answer when the whole request was sent; nil: without limit.
     package var answerTimeout: Double? = 30
     /// How long everything together may take, queueing included; nil: without limit.

@@ -10,20 +10,22 @@ struct TransferWatchdog {
     private let answerTimeout: Double?
     private let deadline: Double?
     private let bodyCount: Int64
+    private let leastBytes: Int64
     private var lastActivity: Double
     private var lastCount: Int64 = -1
-    private var isActive = false
+    private var headerBytes: Int64 = 0
 
     init(_ request: TransferRequest, startedAt: Double) {
         stallTimeout = request.stallTimeout
         answerTimeout = request.answerTimeout
         deadline = request.totalTimeout.map { startedAt + $0 }
         bodyCount = request.body?.count ?? 0
+        leastBytes = request.leastBytes
         lastActivity = startedAt
     }
 
-    /// Something arrived.
-    mutating func noteActivity() { isActive = true }
+    /// A header line arrived.
+    mutating func noteHeader(_ count: Int) { headerBytes += Int64(count) }
 
     /// Why the transfer is to be given up now, nil when it may go on.
     ///
@@ -38,9 +40,8 @@ struct TransferWatchdog {
         if let deadline, now >= deadline {
             return TransferError(hasBegun ? .timeout : .unreachable, "no complete answer in time")
         }
-        let count = sent + received
-        if !hasBegun || isActive || count != lastCount {
-            isActive = false
+        let count = sent + received + headerBytes
+        if !hasBegun || count < lastCount || count - lastCount >= leastBytes {
             lastCount = count
             lastActivity = now
             return nil
@@ -49,7 +50,7 @@ struct TransferWatchdog {
         guard let limit = isAnswerAwaited ? answerTimeout : stallTimeout, now - lastActivity >= limit else {
             return nil
         }
-        let reason = isAnswerAwaited ? "the server did not answer" : "no data moved"
+        let reason = isAnswerAwaited ? "the server did not answer" : "too little data moved"
         return TransferError(.timeout, "\(reason) for \(Int(limit)) s")
     }
 }

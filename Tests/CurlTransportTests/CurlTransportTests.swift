@@ -129,6 +129,35 @@ import Testing
         #expect(try Self.failure(total) == .timeout)
     }
 
+    @Test func aTrickleTimesOutWhereMoreIsAskedFor() throws {
+        let server = try ScriptedServer { connection, _ in
+            _ = connection.request()
+            connection.write("HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n")
+            for _ in 0..<12 {
+                connection.write("a")
+                usleep(250_000)
+            }
+            connection.waitForClose()
+        }
+        var request = TransferRequest(method: "GET", url: server.url)
+        request.stallTimeout = 1
+        #expect(try Self.failure(request) == nil)
+        request.leastBytes = 1024
+        #expect(try Self.failure(request) == .timeout)
+    }
+
+    @Test func whatIsNoAnswerIsNotTakenForABadRequest() throws {
+        let server = try ScriptedServer { connection, index in
+            _ = connection.request()
+            let line = "X-A: " + String(repeating: "a", count: 300_000)
+            connection.write(index == 1 ? "no status line at all\r\n\r\n" : "HTTP/1.1 200 OK\r\n\(line)\r\n\r\n")
+        }
+        for _ in 0..<2 {
+            let failure = try Self.failure(TransferRequest(method: "GET", url: server.url))
+            #expect(failure == .protocolViolation)
+        }
+    }
+
     @Test func answersAreBounded() throws {
         let server = try ScriptedServer { connection, index in
             _ = connection.request()

@@ -61,6 +61,38 @@ import Testing
         #expect(cause { _ = try fixture.read("k", version, ByteRange(0, 1000)) } == .protocolViolation)
     }
 
+    /// Answers of which one says a shorter range than it sends, and one comes byte by byte.
+    @Test func anAnswerThatContradictsItselfOrTricklesIsRefused() throws {
+        let data = pattern(40_000)
+        let tag = "\"0123456789abcdef0123456789abcdef\""
+        let stub = try StubServer { head, _ in
+            let first = head.value(of: "range").flatMap { RangeField($0)?.specifications.first }
+            guard case .interval(let start, let last)? = first else { return [] }
+            let isLong = head.startLine.contains("/long")
+            let end = isLong ? start + 9999 : start
+            let content = data[Int(start)...Int(isLong ? last : end)]
+            let fields = "ETag: \(tag)\r\nContent-Range: bytes \(start)-\(end)/40000\r\nTransfer-Encoding: chunked"
+            let size = String(content.count, radix: 16)
+            return Array("HTTP/1.1 206 Partial Content\r\n\(fields)\r\n\r\n\(size)\r\n".utf8) + content
+                + Array("\r\n0\r\n\r\n".utf8)
+        }
+        defer { stub.stop() }
+        let store = try S3Store(
+            configuration: S3StoreConfiguration(endpoint: "http://\(stub.address)", bucket: "bucket"),
+            credentials: StaticCredentials(accessKeyID: "AK", secretAccessKey: "secret"),
+            transport: CurlTransport()
+        )
+        let version = ObjectVersion(entityTag: EntityTag(fieldValue: tag), size: 40_000)
+        let range = ByteRange(0, 40_000)
+        func read(_ key: String) throws {
+            let sink = CollectingSink(0)
+            let fetch = store.fetch(ObjectKey(key), version: version, range: range, into: sink)
+            _ = try withExtendedLifetime(fetch) { try sink.wait() }
+        }
+        #expect(cause { try read("long") } == .protocolViolation)
+        #expect(cause { try read("short") } == .temporary)
+    }
+
     @Test func aListingThatIsNotFoundIsNoEmptyFolder() throws {
         let fixture = try StoreFixture()
         fixture.proxy.plan.add(FaultRule(.respond(CannedResponse(status: 404)), for: .init(method: "GET"), times: nil))

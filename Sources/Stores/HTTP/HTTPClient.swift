@@ -43,6 +43,7 @@ final class HTTPClient: Sendable {
         }
         request.connectTimeout = configuration.connectTimeout
         request.stallTimeout = configuration.stallTimeout
+        request.leastBytes = RetryPolicy.leastProgress
         request.answerTimeout = max(30, configuration.interactiveTimeout)
         return request
     }

@@ -32,7 +32,8 @@ final class HTTPRangeFetch: RangeFetch, FollowedGetOwner, @unchecked Sendable {
     /// The bytes of the file that the answer's body still has; nil while the body is an error's.
     private var body: ByteRange?
     private var failures = 0
-    private var hasProgress = false
+    /// How many wanted bytes the answer has brought.
+    private var delivered: Int64 = 0
     private var lastProgress = monotonicSeconds()
 
     init(
@@ -73,7 +74,7 @@ final class HTTPRangeFetch: RangeFetch, FollowedGetOwner, @unchecked Sendable {
         verdict = .errorStatus
         head = nil
         body = nil
-        hasProgress = false
+        delivered = 0
         var fields = HTTPFields()
         fields.append("Range", RangeField.value(for: ByteRange(position, range.upper)))
         fields.append("If-Range", validator)
@@ -117,9 +118,11 @@ final class HTTPRangeFetch: RangeFetch, FollowedGetOwner, @unchecked Sendable {
         }
         self.body = ByteRange(body.lower + Int64(bytes.count), body.upper)
         let wanted = Int(min(Int64(bytes.count), range.upper - position))
-        failures = 0
-        hasProgress = true
-        lastProgress = monotonicSeconds()
+        delivered += Int64(wanted)
+        if delivered >= RetryPolicy.leastProgress {
+            failures = 0
+            lastProgress = monotonicSeconds()
+        }
         sink.received(UnsafeRawBufferPointer(rebasing: bytes[..<wanted]), at: position)
         position += Int64(wanted)
         // The rest of a whole file is of no use; of a range there is no rest.
@@ -138,8 +141,9 @@ final class HTTPRangeFetch: RangeFetch, FollowedGetOwner, @unchecked Sendable {
         case .use, .wholeObject:
             if position == range.upper { return finish(.success(())) }
             if case .failure(let error) = result { return retry(after: error) }
-            // A shorter range than asked for is legal: ask for the rest. Without progress it would never end.
-            if hasProgress { request() } else { retry(after: StoreError(.temporary, "the answer ended early")) }
+            // A shorter range than asked for is legal: ask for the rest.
+            if delivered >= RetryPolicy.leastProgress { return request() }
+            retry(after: StoreError(.temporary, "the answer ended early"))
         case .errorStatus:
             if let head { return retry(after: HTTPErrors.error(head.status, head.fields)) }
             if case .failure(let error) = result { return retry(after: error) }

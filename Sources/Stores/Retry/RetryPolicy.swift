@@ -12,6 +12,10 @@ struct RetryPolicy: Sendable {
     /// Whether sending again cannot do harm even when the first was carried out.
     var isRepeatable: Bool
 
+    /// A read that brings fewer bytes, in one answer or within the time of a stall, counts as failed: a server that
+    /// gives them one by one must not keep somebody for ever.
+    static let leastProgress: Int64 = 1024
+
     static let base = 0.05
     static let throttledBase = 1.0
     static let cap = 20.0

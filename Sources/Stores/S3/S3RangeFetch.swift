@@ -30,11 +30,14 @@ final class S3RangeFetch: RangeFetch, TransferDelegate, @unchecked Sendable {
     private var position: Int64
     /// Where the next byte of the answer's body belongs in the object; nil while the body is an error's.
     private var bodyOffset: Int64?
+    /// Where the answer's body must end by its own word.
+    private var bodyEnd = Int64.max
     private var head: (status: Int, fields: HTTPFields)?
     private var verdict: RangedResponse.Verdict?
     private var errorBody: [UInt8] = []
     private var failures = 0
-    private var hasProgress = false
+    /// How many wanted bytes the answer has brought.
+    private var delivered: Int64 = 0
     private var lessons: Set<S3Client.Lesson> = []
     private var lastProgress = monotonicSeconds()
 
@@ -68,13 +71,15 @@ final class S3RangeFetch: RangeFetch, TransferDelegate, @unchecked Sendable {
         head = nil
         verdict = nil
         bodyOffset = nil
+        bodyEnd = .max
         errorBody = []
-        hasProgress = false
+        delivered = 0
         var request = S3Request("GET", key)
         request.fields.append("Range", RangeField.value(for: ByteRange(position, range.upper)))
         if let tag = version.entityTag, !tag.isWeak { request.fields.append("If-Match", tag.fieldValue) }
         do throws(StoreError) {
-            let transfer = try client.build(request)
+            var transfer = try client.build(request)
+            transfer.leastBytes = RetryPolicy.leastProgress
             if control.withLock({ $0.isCancelled }) {
                 return finish(.failure(StoreError(.cancelled, "cancelled")))
             }
@@ -101,7 +106,7 @@ final class S3RangeFetch: RangeFetch, TransferDelegate, @unchecked Sendable {
         )
         self.verdict = verdict
         switch verdict {
-        case .use(let got): bodyOffset = got.lower
+        case .use(let got): (bodyOffset, bodyEnd) = (got.lower, got.upper)
         case .wholeObject: bodyOffset = 0
         case .errorStatus: break
         case .changed, .endOfFile, .reject: return false
@@ -114,13 +119,19 @@ final class S3RangeFetch: RangeFetch, TransferDelegate, @unchecked Sendable {
             errorBody.append(contentsOf: bytes.prefix(65_536 - min(65_536, errorBody.count)))
             return true
         }
+        guard Int64(bytes.count) <= bodyEnd - offset else {
+            verdict = .reject("the body is longer than its Content-Range")
+            return false
+        }
         bodyOffset = offset + Int64(bytes.count)
         let skipped = Int(min(Int64(bytes.count), max(0, position - offset)))
         let wanted = Int(min(Int64(bytes.count - skipped), range.upper - position))
         guard wanted > 0 else { return position < range.upper }
-        failures = 0
-        hasProgress = true
-        lastProgress = monotonicSeconds()
+        delivered += Int64(wanted)
+        if delivered >= RetryPolicy.leastProgress {
+            failures = 0
+            lastProgress = monotonicSeconds()
+        }
         sink.received(UnsafeRawBufferPointer(rebasing: bytes[skipped..<(skipped + wanted)]), at: position)
         position += Int64(wanted)
         // The rest of a whole object is of no use; of a range there is no rest.
@@ -129,10 +140,11 @@ final class S3RangeFetch: RangeFetch, TransferDelegate, @unchecked Sendable {
     }
 
     func transferDidFinish(_ result: Result<TransferSummary, TransferError>) {
+        if case .reject? = verdict, let error = error(result) { return retry(after: error) }
         if position == range.upper { return finish(.success(())) }
         if let error = error(result) { return retry(after: error) }
-        // A shorter range than asked for is legal: ask for the rest. Without progress it would never end.
-        guard let verdict, case .use = verdict, hasProgress else {
+        // A shorter range than asked for is legal: ask for the rest.
+        guard let verdict, case .use = verdict, delivered >= RetryPolicy.leastProgress else {
             return retry(after: StoreError(.temporary, "the answer ended early"))
         }
         request()
