@@ -9,6 +9,12 @@ struct MountEntry: Equatable {
     let mountpoint: String
     let type: String
     let source: String
+
+    /// What is mounted there, when we mounted it.
+    var remote: String? {
+        let mark = "moorage#"
+        return type == "fuse.moorage" && source.hasPrefix(mark) ? String(source.dropFirst(mark.count)) : nil
+    }
 }
 
 /// The mounts that this process sees.

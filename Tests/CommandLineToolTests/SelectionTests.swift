@@ -111,6 +111,13 @@ import Testing
             #expect(AbsolutePath.resolvedFolder(folder + "/") == folder)
             #expect(AbsolutePath.resolvedFolder(folder + "/x/..//y") == folder + "/y")
             #expect(AbsolutePath.resolvedFolder("/") == "/")
+            for target in [folder, "../" + folder.dropFirst("/tmp/".count)] {
+                #expect(symlink(target, folder + "/file") == 0)
+                #expect(AbsolutePath.resolvedFolder(folder + "/file/") == folder)
+                _ = unlink(folder + "/file")
+            }
+            #expect(symlink("file", folder + "/file") == 0)
+            #expect(AbsolutePath.resolvedFolder(folder + "/file") == folder + "/file")
         }
     }
 }

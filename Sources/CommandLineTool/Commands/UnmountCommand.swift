@@ -87,9 +87,24 @@ enum UnmountCommand {
 }
 
 extension AbsolutePath {
-    /// A folder's path without asking what is mounted at it: the parent is resolved, the last name is kept.
+    /// A folder's path without asking what is mounted at it: symbolic links are resolved, the last name is kept.
     static func resolvedFolder(_ path: String) -> String {
-        let folder = workingDirectory()
+        var result = withResolvedParent(path, in: workingDirectory())
+        // As many as the kernel follows. readlink(2) answers for a dead mount without asking it.
+        for _ in 0..<40 {
+            var buffer = [CChar](repeating: 0, count: 4096)
+            let count = readlink(result, &buffer, buffer.count)
+            guard count > 0 else { break }
+            let folder = result[..<(result.lastIndex(of: "/") ?? result.startIndex)]
+            result = withResolvedParent(
+                String(decoding: buffer[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self),
+                in: String(folder)
+            )
+        }
+        return result
+    }
+
+    private static func withResolvedParent(_ path: String, in folder: String) -> String {
         var trimmed = path
         while trimmed.count > 1, trimmed.hasSuffix("/") { trimmed.removeLast() }
         if let slash = trimmed.lastIndex(of: "/") {

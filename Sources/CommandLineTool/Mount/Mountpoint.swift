@@ -22,7 +22,9 @@ enum Mountpoint {
         }
         guard status.isDirectory else { throw CommandFailure("mount: \(path): not a folder; choose a folder") }
         if let top, top.mountpoint == path, MountTable.current().last(where: { $0.mountpoint == path }) != nil {
-            throw CommandFailure("mount: \(path): busy: \(top.source) is mounted there; choose another folder")
+            throw CommandFailure(
+                "mount: \(path): busy: \(top.remote ?? top.source) is mounted there; choose another folder"
+            )
         }
         let names: [ObjectKey]
         do {
