@@ -62,6 +62,34 @@ struct SelectionResolver {
         return byPath + (ids.isEmpty ? [] : [UploadSelection(ids: ids)])
     }
 
+    /// All that is under a remote or a path, in whichever volumes; empty when there is none.
+    ///
+    /// The volumes of a bucket and of a prefix in it are different ones, and one may be mounted inside another.
+    func everything(under word: String) throws(CommandFailure) -> [UploadSelection] {
+        let named = RemoteName.isWeb(word) ? nil : configuration.volume(named: word)?.remote
+        if word.hasPrefix("s3://"), case .s3(let bucket, let prefix) = try remote(word) {
+            return everything(in: bucket, under: ObjectKey(prefix))
+        }
+        if case .s3(let bucket, let prefix)? = named { return everything(in: bucket, under: ObjectKey(prefix)) }
+        var result = try resolve(word).map { [$0] } ?? []
+        let wanted = ObjectKey(AbsolutePath.resolved(word, in: workingDirectory))
+        for volume in volumes
+        where mounted.contains(volume.id) && !result.contains(where: { $0.volumes == [volume.id] }) {
+            guard let place = volume.mountpoint, ObjectKey(place).isInside(wanted) else { continue }
+            result.append(UploadSelection(volumes: [volume.id]))
+        }
+        return result
+    }
+
+    private func everything(in bucket: String, under wanted: ObjectKey) -> [UploadSelection] {
+        volumes.filter { $0.bucket == bucket && $0.url == nil }.compactMap { volume in
+            let prefix = ObjectKey(volume.prefix)
+            if prefix.isInside(wanted) { return UploadSelection(volumes: [volume.id]) }
+            guard wanted.isInside(prefix), let path = wanted.moved(from: prefix, to: .root) else { return nil }
+            return UploadSelection(volumes: [volume.id], paths: [path.string])
+        }
+    }
+
     /// The selection of one word: a remote, the name of a volume, or a path in or below a mountpoint.
     ///
     /// Returns nil when the word is none of them.
@@ -79,18 +107,18 @@ struct SelectionResolver {
     }
 
     private func resolveWeb(_ word: String) throws(CommandFailure) -> UploadSelection? {
-        do throws(ConfigurationError) {
-            guard case .http(let url) = try RemoteName(word) else { return nil }
-            return volumes.first { $0.url == url }.map { UploadSelection(volumes: [$0.id]) }
-        } catch {
-            throw .usage(error.description)
-        }
+        guard case .http(let url) = try remote(word) else { return nil }
+        return volumes.first { $0.url == url }.map { UploadSelection(volumes: [$0.id]) }
     }
 
     private func resolveRemote(_ word: String) throws(CommandFailure) -> UploadSelection? {
+        guard case .s3(let bucket, let prefix) = try remote(word) else { return nil }
+        return selection(bucket: bucket, prefix: prefix)
+    }
+
+    private func remote(_ word: String) throws(CommandFailure) -> RemoteName {
         do throws(ConfigurationError) {
-            guard case .s3(let bucket, let prefix) = try RemoteName(word) else { return nil }
-            return selection(bucket: bucket, prefix: prefix)
+            return try RemoteName(word)
         } catch {
             throw .usage(error.description)
         }

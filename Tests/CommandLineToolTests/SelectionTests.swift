@@ -74,6 +74,36 @@ import Testing
         #expect(throws: CommandFailure.self) { _ = try resolver.uploads(named: ["/elsewhere/a"]) }
     }
 
+    @Test func everythingUnderAWordMayBeInSeveralVolumes() throws {
+        let all = [UploadSelection(volumes: [whole.id]), UploadSelection(volumes: [part.id])]
+        let inPart = [
+            UploadSelection(volumes: [whole.id], paths: ["p/q/r"]), UploadSelection(volumes: [part.id], paths: ["r"]),
+        ]
+        #expect(try resolver.everything(under: "s3://b-1") == all)
+        #expect(
+            try resolver.everything(under: "s3://b-1/p") == [
+                UploadSelection(volumes: [whole.id], paths: ["p"]), all[1],
+            ]
+        )
+        #expect(try resolver.everything(under: "s3://b-1/p/q/r") == inPart)
+        #expect(
+            try resolver.everything(under: "pics") == [UploadSelection(volumes: [whole.id], paths: ["p/q"]), all[1]]
+        )
+        #expect(try resolver.everything(under: "s3://unknown-bucket").isEmpty)
+        let mounted = SelectionResolver(
+            volumes: [whole, part],
+            mounted: [whole.id, part.id],
+            configuration: ConfigurationFile(),
+            workingDirectory: "/"
+        )
+        #expect(try mounted.everything(under: "/nowhere/m") == all)
+        #expect(try mounted.everything(under: "/nowhere") == all)
+        #expect(
+            try mounted.everything(under: "/nowhere/m/inner/x") == [UploadSelection(volumes: [part.id], paths: ["x"])]
+        )
+        #expect(try mounted.everything(under: "/elsewhere").isEmpty)
+    }
+
     @Test func remotesAndNamesMeanVolumes() throws {
         #expect(try resolver.resolve("s3://b-1") == UploadSelection(volumes: [whole.id]))
         #expect(try resolver.resolve("s3://b-1/p/q") == UploadSelection(volumes: [part.id]))

@@ -86,6 +86,14 @@ def test_a_place_where_two_volumes_were_mounted_means_the_one_that_is_there(inst
         assert instance.uploads() == [], remote
 
 
+def test_a_bucket_is_flushed_with_the_volumes_in_it(instance, mount):
+    inner = instance.mount("s3://bucket/some/prefix", None, "quiet_period=1h")
+    for words in (["s3://bucket"], ["s3://bucket/some"], [instance.directory("mnt")]):
+        write_file(inner / "file", words[0].encode())
+        instance.run("flush", *words, "--timeout", "30")
+        assert instance.uploads() == [], words
+
+
 def test_settings_of_a_new_mount_hold_at_once(instance, mount):
     instance.flush()
     mount.unmount()

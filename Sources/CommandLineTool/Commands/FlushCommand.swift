@@ -16,30 +16,42 @@ enum FlushCommand {
     ) { arguments throws(CommandFailure) in
         let timeout = try arguments.seconds("timeout")
         let instance = try Instance.current()
-        var selection = UploadSelection()
-        if let word = arguments.operands.first {
-            guard let found = try SelectionResolver(instance).resolve(word) else {
-                throw CommandFailure("\(word): not in a volume that was mounted here; see moorage status")
-            }
-            selection = found
+        guard let word = arguments.operands.first else {
+            return try run(instance, [UploadSelection()], timeout: timeout)
         }
-        return try run(instance, selection, timeout: timeout)
+        let selections = try SelectionResolver(instance).everything(under: word)
+        guard !selections.isEmpty else {
+            throw CommandFailure("\(word): not in a volume that was mounted here; see moorage status")
+        }
+        return try run(instance, selections, timeout: timeout)
     }
 
     /// Flushes, showing progress on a terminal; 0 when all is remote.
     static func run(
         _ instance: Instance,
-        _ selection: UploadSelection,
+        _ selections: [UploadSelection],
         timeout: Double?
     ) throws(CommandFailure) -> Int32 {
         let end = timeout.map { monotonicSeconds() + $0 }
         let display = FlushDisplay()
+        var left: [UploadReport] = []
+        for selection in selections { left += try settle(instance, selection, end, display) }
+        display.finish(isDone: left.isEmpty)
+        return try report(left, timedOut: end.map { monotonicSeconds() >= $0 - 0.05 } ?? false)
+    }
+
+    /// Flushes one selection, whatever happens to the flusher; returns what is left.
+    private static func settle(
+        _ instance: Instance,
+        _ selection: UploadSelection,
+        _ end: Double?,
+        _ display: FlushDisplay
+    ) throws(CommandFailure) -> [UploadReport] {
         var failures = 0
         while true {
             let remaining = end.map { max(0, $0 - monotonicSeconds()) }
-            let left: [UploadReport]
             do throws(ControlError) {
-                left = try flushOnce(instance, selection, timeout: remaining) {
+                return try flushOnce(instance, selection, timeout: remaining) {
                     failures = 0
                     display.show($0)
                 }
@@ -51,10 +63,7 @@ enum FlushCommand {
                     throw CommandFailure(flusher: error)
                 }
                 usleep(200_000)
-                continue
             }
-            display.finish(isDone: left.isEmpty)
-            return try report(left, timedOut: end.map { monotonicSeconds() >= $0 - 0.05 } ?? false)
         }
     }
 

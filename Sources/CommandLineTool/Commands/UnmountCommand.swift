@@ -36,7 +36,7 @@ enum UnmountCommand {
         try detach(path)
         if let volume { try waitForEnd(of: volume, server, instance) }
         guard arguments.has("wait"), let volume else { return 0 }
-        return try FlushCommand.run(instance, UploadSelection(volumes: [volume.id]), timeout: timeout)
+        return try FlushCommand.run(instance, [UploadSelection(volumes: [volume.id])], timeout: timeout)
     }
 
     /// Takes the mount out of the kernel's table; with `isLazy` also when something still uses it.
