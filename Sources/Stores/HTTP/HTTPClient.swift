@@ -59,15 +59,13 @@ final class HTTPClient: Sendable {
         timeLimit: Double? = nil,
         cancellation: (any Cancellation)? = nil
     ) throws(StoreError) -> Answer {
-        let started = monotonicSeconds()
         let timeLimit = timeLimit ?? configuration.interactiveTimeout
-        let policy = RetryPolicy(timeLimit: timeLimit, isRepeatable: true)
-        var attempt = 1
+        var retries = Retries(RetryPolicy(timeLimit: timeLimit, isRepeatable: true), budget, cancellation)
         while true {
             if cancellation?.isCancelled == true { throw StoreError(.cancelled, "cancelled") }
             let error: StoreError
             do throws(StoreError) {
-                let end = started + timeLimit
+                let end = retries.started + timeLimit
                 let answer = try follow(method, url, fields, body, limit: limit, until: end, cancellation)
                 let failure = HTTPErrors.error(answer.response.status, answer.response.fields)
                 guard answer.response.status >= 400, failure.isTransient else {
@@ -78,16 +76,7 @@ final class HTTPClient: Sendable {
             } catch let failure {
                 error = failure
             }
-            let delay = policy.delay(
-                after: error,
-                attempt: attempt,
-                elapsed: monotonicSeconds() - started,
-                random: .random(in: 0...1)
-            )
-            guard let delay, budget.take(isThrottled: RetryPolicy.isThrottle(error)) else { throw error }
-            Log.info("http", "\(method) again in \(Int(delay * 1000)) ms: \(error.message)")
-            pause(delay, cancellation)
-            attempt += 1
+            try retries.wait(after: error, "http", method)
         }
     }
 
@@ -138,14 +127,6 @@ final class HTTPClient: Sendable {
         } catch {
             throw S3ErrorMapping.error(error)
         }
-    }
-
-    /// Sleeps, until cancelled at most.
-    private func pause(_ seconds: Double, _ cancellation: (any Cancellation)?) {
-        let isCancelled = Monitor(false)
-        let token = cancellation?.onCancel { isCancelled.update { $0 = true } }
-        defer { if let token { cancellation?.removeHandler(token) } }
-        let _: Void? = isCancelled.wait(timeout: seconds) { $0 ? () : nil }
     }
 }
 

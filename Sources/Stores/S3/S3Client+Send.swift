@@ -15,17 +15,16 @@ extension S3Client {
         progress: (@Sendable (Int64) -> Void)? = nil,
         cancellation: (any Cancellation)? = nil
     ) throws(StoreError) -> TransferResponse {
-        let started = monotonicSeconds()
         let isInteractive = request.urgency == .interactive
         let timeLimit = isInteractive ? configuration.interactiveTimeout : configuration.uploadRetryTime
         let policy = RetryPolicy(timeLimit: timeLimit, isRepeatable: request.isRepeatable)
+        var retries = Retries(policy, budget, cancellation)
         var lessons: Set<Lesson> = []
-        var attempt = 1
         while true {
             if cancellation?.isCancelled == true { throw StoreError(.cancelled, "cancelled") }
             let error: StoreError
             do throws(StoreError) {
-                let left = isInteractive ? max(0.1, started + timeLimit - monotonicSeconds()) : nil
+                let left = isInteractive ? max(0.1, retries.started + timeLimit - monotonicSeconds()) : nil
                 let response = try once(request, timeLeft: left, progress: progress, cancellation: cancellation)
                 if (200..<300).contains(response.status) {
                     budget.giveBack()
@@ -41,16 +40,7 @@ extension S3Client {
             } catch let failure {
                 error = failure
             }
-            let delay = policy.delay(
-                after: error,
-                attempt: attempt,
-                elapsed: monotonicSeconds() - started,
-                random: .random(in: 0...1)
-            )
-            guard let delay, budget.take(isThrottled: RetryPolicy.isThrottle(error)) else { throw error }
-            Log.info("s3", "\(request.method) again in \(Int(delay * 1000)) ms: \(error.message)")
-            pause(delay, cancellation)
-            attempt += 1
+            try retries.wait(after: error, "s3", request.method)
         }
     }
 
@@ -91,13 +81,5 @@ extension S3Client {
         } catch {
             throw S3ErrorMapping.error(error)
         }
-    }
-
-    /// Sleeps, until cancelled at most.
-    private func pause(_ seconds: Double, _ cancellation: (any Cancellation)?) {
-        let isCancelled = Monitor(false)
-        let token = cancellation?.onCancel { isCancelled.update { $0 = true } }
-        defer { if let token { cancellation?.removeHandler(token) } }
-        let _: Void? = isCancelled.wait(timeout: seconds) { $0 ? () : nil }
     }
 }
