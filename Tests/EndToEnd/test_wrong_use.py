@@ -10,7 +10,7 @@ import stat
 import pytest
 
 from harness.instance import is_mounted
-from harness.processes import run, wait_until
+from harness.processes import kill, run, wait_until
 from harness.trees import random_bytes, write_file
 
 MIB = 1 << 20
@@ -116,26 +116,44 @@ def test_wrong_words(instance, arguments):
 @pytest.mark.parametrize("option", ["no_such_option=1", "cache_size=lots", "upload_protocol=carrier-pigeon", "block_size=3M"])
 def test_wrong_options(instance, point, option):
     name = option.split("=")[0]
-    result = instance.run("mount", "s3://bucket", point, *options(instance, option), check=False)
-    assert result.returncode in (USAGE, 1, MOUNT_FAILED)
-    assert len(result.stderr.strip().splitlines()) == 1 and name in result.stderr, result.stderr
+    refused(instance, "mount", "s3://bucket", point, *options(instance, option), status=USAGE, words=[name])
     assert not is_mounted(point)
 
 
 def test_wrong_configuration_file_names_file_and_line(instance, point):
     instance.configure(no_such_key="1")
-    result = instance.run("mount", "s3://bucket", point, *options(instance), check=False)
-    assert result.returncode != 0
-    assert instance.environment["MOORAGE_CONFIG"] in result.stderr and "no_such_key" in result.stderr
-    line = open(instance.environment["MOORAGE_CONFIG"]).read().splitlines().index("no_such_key = 1") + 1
-    assert f":{line}" in result.stderr or f"line {line}" in result.stderr, result.stderr
+    path = instance.environment["MOORAGE_CONFIG"]
+    line = open(path).read().splitlines().index("no_such_key = 1") + 1
+    words = [f"{path}:{line}", "no_such_key"]
+    refused(instance, "mount", "s3://bucket", point, *options(instance), status=1, words=words)
+    assert not is_mounted(point)
 
 
 def test_wrong_remotes(instance, point):
     for remote in ("bucket", "s3://", "ftp://host/", "s3:bucket"):
-        result = instance.run("mount", remote, point, *options(instance), check=False)
-        assert result.returncode in (1, USAGE, MOUNT_FAILED)
-        assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+        refused(instance, "mount", remote, point, *options(instance), status=USAGE, words=[remote])
+    assert not is_mounted(point)
+
+
+def test_the_mount_helper_has_the_statuses_of_mount(instance, folder, point):
+    """mount(8) wants 32 for a mount that failed and 1 for wrong words."""
+    helper = os.path.join(folder, "mount.moorage")
+    os.symlink(instance.binary, helper)
+
+    def status(*words):
+        result = run([helper, *words], check=False, env=instance.environment)
+        lines = result.stderr.strip().splitlines()
+        assert len(lines) <= 1, result.stderr
+        assert (result.returncode == 0) == (not lines), result.stderr
+        return result.returncode
+
+    given = options(instance)[1]
+    assert status("s3://no-such-bucket", point, "-o", given) == 32
+    assert status("s3://bucket", point + "/missing", "-o", given) == 32
+    assert status("s3://bucket", point, "-o", given + ",no_such_option=1") == 1
+    assert status("s3://bucket", point, "-o", given + ",rw,_netdev,nofail") == 0
+    assert is_mounted(point)
+    instance.adopt("s3://bucket", point).unmount()
 
 
 def test_unmounting_what_is_not_mounted(instance, point):
@@ -224,6 +242,79 @@ def test_full_disk_of_the_state(make_instance, proxy, client, folder, stack, see
     instance.flush()
     assert client.head_object(Bucket="bucket", Key="later")["ContentLength"] == 4 * MIB
     assert "huge" not in {item["Key"] for item in client.list_objects_v2(Bucket="bucket")["Contents"]}
+
+
+def fill(disk):
+    """Leaves not a byte."""
+    path = os.path.join(disk.path, "filler")
+    run(["dd", "if=/dev/zero", f"of={path}", "bs=64k"], check=False)
+    run(["dd", "if=/dev/zero", f"of={path}2", "bs=512"], check=False)
+    return path
+
+
+def empty(filler):
+    os.unlink(filler)
+    os.unlink(filler + "2")
+
+
+@needs_root
+@pytest.mark.limit(120)
+@pytest.mark.parametrize("known", [False, True])
+def test_mounting_with_a_full_disk_of_the_state(make_instance, proxy, client, folder, stack, known):
+    """One line, and what was pending before is there when there is room again."""
+    disk = SmallDisk(os.path.join(folder, "small"), "32m")
+    stack.callback(disk.unmount)
+    instance = make_instance(proxy.url)
+    stack.callback(instance.abandon)
+    instance.environment["MOORAGE_STATE_DIR"] = os.path.join(disk.path, "state")
+    point = instance.directory("mnt/point")
+    os.makedirs(point)
+    if known:
+        before = instance.mount("s3://bucket", point)
+        assert os.listdir(point) == []
+        proxy.offline()
+        write_file(before / "pending", b"acknowledged")
+        before.unmount()
+        assert instance.pending_files() == 1, "nothing was dirty at the kill"
+        kill(instance.flusher_pid())
+        proxy.online()
+    filler = fill(disk)
+    result = instance.run("mount", "s3://bucket", point, *options(instance), check=False)
+    assert result.returncode == 1 and not is_mounted(point), (result.returncode, result.stderr)
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("moorage: mount: "), result.stderr
+    assert disk.path in lines[0] and "No space left" in lines[0], lines[0]
+    empty(filler)
+    mount = instance.mount("s3://bucket", point)
+    if known:
+        assert open(mount / "pending", "rb").read() == b"acknowledged"
+    write_file(mount / "new", b"new")
+    instance.flush()
+    assert client.get_object(Bucket="bucket", Key="new")["Body"].read() == b"new"
+    if known:
+        assert client.get_object(Bucket="bucket", Key="pending")["Body"].read() == b"acknowledged"
+
+
+@needs_root
+@pytest.mark.limit(120)
+def test_mounting_with_a_full_disk_of_the_cache(make_instance, proxy, client, folder, stack, seed):
+    """The cache is not needed: all works, only slower."""
+    disk = SmallDisk(os.path.join(folder, "small"), "4m")
+    stack.callback(disk.unmount)
+    data = random_bytes(seed, 3 * MIB)
+    client.put_object(Bucket="bucket", Key="folder/big", Body=data)
+    instance = make_instance(proxy.url)
+    stack.callback(instance.abandon)
+    instance.environment["MOORAGE_CACHE_DIR"] = os.path.join(disk.path, "cache")
+    fill(disk)
+    mount = instance.mount("s3://bucket")
+    assert os.listdir(mount / "folder") == ["big"]
+    assert open(mount / "folder/big", "rb").read() == data
+    write_file(mount / "folder/new", data[::-1])
+    instance.flush()
+    assert open(mount / "folder/new", "rb").read() == data[::-1]
+    assert client.get_object(Bucket="bucket", Key="folder/new")["Body"].read() == data[::-1]
+    mount.unmount()
 
 
 @needs_root
