@@ -38,25 +38,31 @@ def play(round, command, what):
 
 
 def sweep(make_round, command, count, generator):
-    """Rounds for a sample of the steps; a last round past the end shows that the sweep was whole."""
-    steps = play_one(make_round(0), command, dict(action="count"))
+    """Rounds for a sample of the steps, some of which find something pending."""
+    steps, _ = play_one(make_round(0), command, dict(action="count"))
     numbers = sorted(generator.sample(range(1, steps + 1), min(scaled(count), steps)))
     print(f"{command}: {steps} steps, {len(numbers)} kills")
-    failures = []
-    for number in numbers:
-        round = make_round(number)
+    failures, dirty, played = [], 0, 0
+    while numbers:
+        number = numbers.pop(0)
+        round = make_round(f"{number}-{played}")
+        played += 1
         try:
-            play_one(round, command, dict(action="kill", first=number))
+            dirty += play_one(round, command, dict(action="kill", first=number))[1]
         except (Failure, AssertionError, OSError) as problem:
             failures.append(f"{round.story()}: {problem}")
             print(failures[-1], flush=True)
-    assert not failures, f"{len(failures)} of {len(numbers)} rounds failed:\n" + "\n".join(failures)
+        if not numbers and not dirty and not failures and played < scaled(count) + 10:
+            numbers.append(generator.randrange(steps // 4, steps // 2))
+    assert not failures, f"{len(failures)} of {played} rounds failed:\n" + "\n".join(failures)
+    assert dirty, "nothing was pending at any kill: the test proves nothing"
 
 
 def play_one(round, command, what):
+    """A whole round; returns the steps that the process took, and whether it was killed with something pending."""
     started = time.monotonic()
     try:
-        return play(round, command, what)
+        return play(round, command, what), round.was_killed_dirty()
     finally:
         print(f"{round.story()}, {time.monotonic() - started:.1f} s", flush=True)
         round.end()

@@ -11,7 +11,6 @@ import random
 
 import pytest
 
-from harness.processes import is_alive
 from harness.settings import scaled
 from harness.trees import all_keys, fingerprint
 
@@ -217,6 +216,24 @@ def compare(twin, instance, mount, client):
     assert client.list_multipart_uploads(Bucket="bucket").get("Uploads", []) == []
 
 
+def kill(twin, instance, mount, proxy, generator):
+    """SIGKILL to the flusher or the mount while something is on its way; returns the mount."""
+    held = proxy.rule("hold", method="PUT", times="all")
+    for _ in range(20):
+        twin.write()
+        if instance.pending_files() > 0:
+            break
+    else:
+        raise AssertionError("nothing was dirty at the kill")
+    if generator.random() < 0.5:
+        instance.kill_flusher()
+        held.remove()
+        return mount
+    mount.kill()
+    held.remove()
+    return mount.mount_again()
+
+
 @pytest.mark.limit(240)
 @pytest.mark.parametrize("trouble", ["none", "faults", "kills"])
 def test_random_operations_give_the_same_tree(instance, proxy, client, local, seed, trouble):
@@ -228,12 +245,8 @@ def test_random_operations_give_the_same_tree(instance, proxy, client, local, se
         twin.step()
         if trouble != "none" and generator.random() < 0.1:
             proxy.rule(**generator.choice(FAULTS))
-        if trouble == "kills" and generator.random() < 0.02:
-            if generator.random() < 0.5 and (pid := instance.flusher_pid()) and is_alive(pid):
-                instance.kill_flusher()
-            else:
-                mount.kill()
-                mount = mount.mount_again()
+        if trouble == "kills" and (generator.random() < 0.02 or number % 100 == 50):
+            mount = kill(twin, instance, mount, proxy, generator)
         if number % 100 == 99:
             proxy.clear()
             compare(twin, instance, mount, client)

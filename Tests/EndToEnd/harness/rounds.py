@@ -3,9 +3,12 @@
 """The same operations again and again, each time with another step of mount or flusher ending or failing."""
 
 import contextlib
+import glob
 import os
+import signal
 import sqlite3
 import subprocess
+import threading
 
 from .injection import Injection
 from .instance import detach
@@ -139,6 +142,8 @@ class Round:
         self.instance.configure(quiet_period="60s", part_size="5M", **settings)
         self.log = os.path.join(folder, self.name + ".steps")
         self.process = None
+        self.watcher = None
+        self.pending_at_end = 0
         self.injection = None
         self.mount = None
         self.is_mounted_by_it = False
@@ -159,6 +164,22 @@ class Round:
             start_new_session=True,
         )
         log.close()
+        self.watcher = threading.Thread(target=self.watch, daemon=True)
+        self.watcher.start()
+
+    def watch(self):
+        """Notes how much was pending when the process ended: nobody else does anything to it without being told."""
+        self.process.wait()
+        for path in glob.glob(os.path.join(self.instance.directory("state"), "volumes", "*", "journal.sqlite")):
+            with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as journal:
+                self.pending_at_end += journal.execute("SELECT count(*) FROM node").fetchone()[0]
+
+    def was_killed_dirty(self):
+        """Whether the injected kill came, and when something was pending."""
+        if not self.injection.hits() or not self.has_ended():
+            return False
+        self.watcher.join(30)
+        return self.process.returncode == -signal.SIGKILL and self.pending_at_end > 0
 
     def start_flusher(self, environment):
         self.start(["flusher", "--foreground", "--exit-when-idle", "600"], environment)
