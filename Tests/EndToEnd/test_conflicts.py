@@ -3,6 +3,8 @@
 """The remote changed under a pending local edit: both versions exist afterwards, nothing is overwritten."""
 
 import os
+import re
+import socket
 
 import pytest
 
@@ -14,9 +16,9 @@ MIB = 1 << 20
 
 @pytest.fixture
 def ready(instance, client):
-    """A mount with a remote file in it, and uploads that wait for a while."""
+    """A mount with a remote file in it, and uploads that wait for a flush."""
     client.put_object(Bucket="bucket", Key="notes.txt", Body=b"base")
-    instance.configure(quiet_period="3s")
+    instance.configure(quiet_period="10m")
     mount = instance.mount("s3://bucket")
     assert open(mount / "notes.txt", "rb").read() == b"base"
     return mount
@@ -26,9 +28,12 @@ def bodies(client):
     return {key: client.get_object(Bucket="bucket", Key=key)["Body"].read() for key in all_keys(client, "bucket")}
 
 
-def conflict_key(found, original="notes"):
-    copies = [key for key in found if key.startswith(original) and "conflict" in key]
-    assert len(copies) == 1, found.keys()
+def conflict_key(found, original="notes", extension=".txt"):
+    """The name of the copy, in the form that Docs/Semantics.md tells: NAME (conflict DATE TIME HOST).EXT."""
+    host = re.escape(socket.gethostname().split(".")[0][:40])
+    form = rf"{original} \(conflict \d{{4}}-\d\d-\d\d \d\d\.\d\d\.\d\d {host}\){re.escape(extension)}"
+    copies = [key for key in found if "conflict" in key]
+    assert len(copies) == 1 and re.fullmatch(form, copies[0]), found.keys()
     return copies[0]
 
 
@@ -40,7 +45,6 @@ def test_both_edits_are_kept(instance, ready, client):
     found = bodies(client)
     copy = conflict_key(found)
     assert found == {"notes.txt": b"theirs", copy: b"ours"}
-    assert copy.endswith(".txt"), "a conflict copy keeps its extension, so that programs open it"
     assert instance.conflicts() == 1
     wait_until(lambda: sorted(os.listdir(ready.path)) == sorted(found), 20, "both names in the mount")
     assert open(ready / "notes.txt", "rb").read() == b"theirs"
@@ -49,18 +53,20 @@ def test_both_edits_are_kept(instance, ready, client):
 
 def test_both_creations_are_kept(instance, ready, client):
     write_file(ready / "new.txt", b"ours")
+    assert instance.pending_files() == 1, "the file is remote already: the test proves nothing"
     client.put_object(Bucket="bucket", Key="new.txt", Body=b"theirs")
     instance.flush()
     found = bodies(client)
-    assert found["new.txt"] == b"theirs"
-    assert found[conflict_key(found, "new")] == b"ours"
+    assert found == {"notes.txt": b"base", "new.txt": b"theirs", conflict_key(found, "new"): b"ours"}
+    assert instance.conflicts() == 1
 
 
 def test_an_edit_of_a_file_that_the_remote_deleted_is_kept(instance, ready, client):
     write_file(ready / "notes.txt", b"ours")
+    assert instance.pending_files() == 1, "the edit is remote already: the test proves nothing"
     client.delete_object(Bucket="bucket", Key="notes.txt")
     instance.flush()
-    assert b"ours" in bodies(client).values()
+    assert list(bodies(client).values()) == [b"ours"]
 
 
 def test_a_deletion_does_not_destroy_a_version_it_never_saw(instance, ready, client):
@@ -77,17 +83,19 @@ def test_a_rename_does_not_overwrite_a_target_it_never_saw(instance, ready, clie
     client.put_object(Bucket="bucket", Key="source", Body=b"source")
     wait_until(lambda: os.path.exists(ready / "source"), 20, "the source to show up")
     os.rename(ready / "source", ready / "notes.txt")
+    assert instance.pending_files() > 0, "the rename is remote already: the test proves nothing"
     client.put_object(Bucket="bucket", Key="notes.txt", Body=b"theirs")
     instance.flush()
     found = bodies(client)
-    assert sorted(found.values()) == [b"source", b"theirs"]
+    assert found == {"notes.txt": b"theirs", conflict_key(found): b"source"}
 
 
 def test_a_mode_does_not_overwrite_content(instance, ready, client):
     os.chmod(ready / "notes.txt", 0o600)
+    assert instance.pending_files() == 1, "the mode is remote already: the test proves nothing"
     client.put_object(Bucket="bucket", Key="notes.txt", Body=b"theirs")
     instance.flush()
-    assert bodies(client)["notes.txt"] == b"theirs"
+    assert bodies(client) == {"notes.txt": b"theirs"}
 
 
 @pytest.mark.limit(120)
@@ -101,12 +109,13 @@ def test_a_big_upload_that_is_overtaken_becomes_a_copy(instance, proxy, client, 
     proxy.limit(up=8 * MIB)
     write_file(mount / "big.bin", data)
     wait_until(lambda: proxy.body_bytes() > 2 * MIB, 30, "the upload to be under way")
+    proxy.limit(up=MIB)
+    assert instance.in_flight(), "nothing was in flight"
     client.put_object(Bucket="bucket", Key="big.bin", Body=b"theirs")
     proxy.limit()
     instance.flush()
     found = bodies(client)
-    assert found["big.bin"] == b"theirs"
-    assert found[conflict_key(found, "big")] == data
+    assert found == {"big.bin": b"theirs", conflict_key(found, "big", ".bin"): data}
     assert client.list_multipart_uploads(Bucket="bucket").get("Uploads", []) == []
 
 
@@ -115,13 +124,13 @@ def test_edits_of_two_instances_are_both_kept(make_instance, proxy, server, clie
     mounts = []
     for name in ("one", "two"):
         instance = make_instance(proxy.url, name)
-        instance.configure(quiet_period="1s")
+        instance.configure(quiet_period="10m")
         mounts.append(instance.mount("s3://bucket"))
         assert open(mounts[-1] / "notes.txt", "rb").read() == b"base"
     for mount, body in zip(mounts, (b"first", b"second")):
         write_file(mount / "notes.txt", body)
     for mount in mounts:
+        assert mount.instance.pending_files() == 1, "the edit is remote already: the test proves nothing"
         mount.instance.flush()
     found = bodies(client)
-    assert sorted(found.values()) == [b"first", b"second"]
-    conflict_key(found)
+    assert found == {"notes.txt": b"first", conflict_key(found): b"second"}

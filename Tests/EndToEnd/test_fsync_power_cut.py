@@ -116,14 +116,15 @@ def test_what_fsync_acknowledged_survives_power_loss(server, proxy, make_instanc
 
 
 def write_until_power_cut(mount, disk, seed, first, generator):
-    """Runs the writer, cuts the power at a random moment and returns what it acknowledged before."""
+    """Runs the writer, cuts the power after a random number of files and returns what it acknowledged before."""
     folder = os.path.dirname(os.path.abspath(__file__))
     command = [sys.executable, "-c", WRITER, mount.path, str(seed), str(first), folder]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(0.5 + generator.random() * 1.5)
+    output = "".join(writer.stdout.readline() for _ in range(generator.randrange(6, 150)))
+    time.sleep(generator.random() * 0.05)
     disk.cut_power()
     writer.kill()
-    output, _ = writer.communicate(timeout=20)
+    output += writer.communicate(timeout=20)[0]
     lines = [line.split() for line in output.splitlines() if len(line.split()) == 2]
     return {int(number): synced == "1" for number, synced in lines}
 

@@ -25,11 +25,11 @@ def detained(proxy, method, change, **pattern):
 
 
 def verified(instance):
-    wait_until(lambda: instance.pending_files() == 0, 30, "the doubt to end")
+    wait_until(lambda: instance.pending_files() == 0, 60, "the doubt to end")
 
 
 def test_a_file_deleted_after_a_kill_does_not_come_back(instance, proxy, client):
-    instance.configure(late_requests="4s")
+    instance.configure(late_requests="15s")
     mount = instance.mount("s3://bucket")
     held = detained(proxy, "PUT", lambda: write_file(mount / "a", b"content"), path="/bucket/a")
     assert [upload["path"] for upload in instance.in_flight()] == ["a"]
@@ -47,7 +47,7 @@ def test_a_file_deleted_after_a_kill_does_not_come_back(instance, proxy, client)
 
 
 def test_an_older_version_that_comes_after_a_kill_is_replaced(instance, proxy, client):
-    instance.configure(late_requests="4s")
+    instance.configure(late_requests="15s")
     mount = instance.mount("s3://bucket")
     held = detained(proxy, "PUT", lambda: write_file(mount / "a", b"old"), path="/bucket/a")
     instance.kill_flusher()
@@ -65,7 +65,7 @@ def test_an_older_version_that_comes_after_a_kill_is_replaced(instance, proxy, c
 
 
 def test_a_late_deletion_does_not_take_what_was_made_again(instance, proxy, client):
-    instance.configure(late_requests="4s")
+    instance.configure(late_requests="15s")
     mount = instance.mount("s3://bucket")
     write_file(mount / "a", b"content")
     instance.flush()

@@ -13,20 +13,20 @@ from harness.trees import all_keys, fingerprint, make_tree
 
 def assert_rsync_idle(source, target):
     """A second rsync -a transfers nothing: neither content nor attributes differ."""
-    result = run(["rsync", "-a", "--itemize-changes", "--stats", source + "/", target + "/"], timeout=240)
+    result = run(["rsync", "-a", "--itemize-changes", "--stats", source + "/", target + "/"], timeout=400)
     changes = [line for line in result.stdout.splitlines() if line[:1] in "<>ch.*" and len(line) > 12 and line[11] == " "]
     assert changes == [], changes[:20]
     assert "Number of regular files transferred: 0" in result.stdout, result.stdout
 
 
-@pytest.mark.limit(420)
+@pytest.mark.limit(900)
 def test_ten_thousand_small_files(server, make_instance, client, local, seed):
     instance = make_instance(server.url)
     count = scaled(10_000)
     contents = make_tree(local, count, 4096, seed)
     mount = instance.mount("s3://bucket")
-    shell(f"cp -r {local} {mount / 'tree'}", timeout=180)
-    instance.flush(timeout=300)
+    shell(f"cp -r {local} {mount / 'tree'}", timeout=400)
+    instance.flush(timeout=400)
     keys = all_keys(client, "bucket", "tree/")
     files = {key.removeprefix("tree/"): size for key, size in keys.items() if not key.endswith("/")}
     assert set(files) == set(contents)
@@ -37,17 +37,20 @@ def test_ten_thousand_small_files(server, make_instance, client, local, seed):
     assert instance.conflicts() == 0
 
 
-@pytest.mark.limit(420)
+@pytest.mark.limit(900)
 def test_a_second_rsync_transfers_nothing(server, make_instance, client, local, seed):
     instance = make_instance(server.url)
-    make_tree(local, scaled(2_000), 4096, seed)
+    make_tree(local, scaled(10_000), 4096, seed)
     shell("chmod 640 d000/f00001; chmod 755 d000/f00002; touch -d 2001-02-03T04:05:06 d000/f00003; chmod 750 d001", local)
     os.symlink("d000/f00001", os.path.join(local, "link"))
     mount = instance.mount("s3://bucket")
-    run(["rsync", "-a", local + "/", mount / "tree/"], timeout=180)
+    run(["rsync", "-a", local + "/", mount / "tree/"], timeout=400)
     assert_rsync_idle(local, mount / "tree")
-    instance.flush(timeout=200)
-    before = client.head_object(Bucket="bucket", Key="tree/d000/f00000")["LastModified"]
+    instance.flush(timeout=400)
+    before, sent = client.head_object(Bucket="bucket", Key="tree/d000/f00000")["LastModified"], server.body_bytes()
+    assert_rsync_idle(local, mount / "tree")
+    mount.unmount()
+    mount = mount.mount_again()
     assert_rsync_idle(local, mount / "tree")
     mount.unmount()
     assert instance.pending_files() == 0
@@ -56,14 +59,17 @@ def test_a_second_rsync_transfers_nothing(server, make_instance, client, local, 
     assert_rsync_idle(local, mount / "tree")
     assert instance.pending_files() == 0
     assert client.head_object(Bucket="bucket", Key="tree/d000/f00000")["LastModified"] == before
-    assert fingerprint(mount / "tree", attributes=True) == fingerprint(local, attributes=True)
+    assert server.body_bytes() == sent
+    assert sorted(os.listdir(mount / "tree")) == sorted(os.listdir(local))
+    for folder in ("d000", "d001"):
+        assert fingerprint(mount / f"tree/{folder}", attributes=True) == fingerprint(f"{local}/{folder}", attributes=True)
 
 
 @pytest.mark.limit(180)
 @pytest.mark.parametrize("inplace", [False, True])
 def test_rsync_leaves_no_temporary_name_at_the_remote(proxy, make_instance, client, local, seed, inplace):
     instance = make_instance(proxy.url)
-    instance.configure(quiet_period="1s")
+    instance.configure(quiet_period="2s")  # the default
     make_tree(local, 50, 20_000, seed)
     mount = instance.mount("s3://bucket")
     flags = ["--inplace"] if inplace else []
