@@ -10,9 +10,8 @@ internal import Synchronization
 
 /// One mounted file system, from mount(2) to its end.
 ///
-/// Call ``blockSignals()`` before the process has any other thread, then make
-/// the session, then ``run(onReady:)``, which returns when it is unmounted, by
-/// whomever, or after SIGINT, SIGTERM or SIGHUP.
+/// Call ``StopSignals/take(early:)`` before the process has any other thread, then make the session, then
+/// ``run(onReady:)``, which returns when it is unmounted, by whomever, or after SIGINT, SIGTERM or SIGHUP.
 package final class MountSession: Sendable {
     private struct State: @unchecked Sendable {
         // The session lives until `run` returns; the pointer is used under the lock or by `run`.
@@ -30,17 +29,12 @@ package final class MountSession: Sendable {
     /// Twice as many as reads in the background: while those wait for the network, other work goes on.
     private static let maximumThreads = 2 * Operations.maximumBackground
 
-    /// Keeps the signals that end a mount from every thread started from now on: one thread waits for them.
-    package static func blockSignals() {
-        var signals = stopSignals
-        pthread_sigmask(SIG_BLOCK, &signals, nil)
-    }
-
     /// Mounts; the kernel's requests wait until ``run(onReady:)``.
     package init(options: MountOptions, fileSystem: FileSystem) throws(MountError) {
         self.options = options
         self.fileSystem = fileSystem
         bridge = Bridge(fileSystem: fileSystem)
+        StopSignals.hold()
         let session = try Self.mounted(options, bridge)
         state.inspect { $0.session = session }
     }
@@ -131,23 +125,10 @@ package final class MountSession: Sendable {
         if result != 0 { Log.info("mount", "the request loop ended with \(result)") }
     }
 
-    // MARK: Signals and upkeep
-
-    private static var stopSignals: sigset_t {
-        var signals = sigset_t()
-        sigemptyset(&signals)
-        for signal in [SIGINT, SIGTERM, SIGHUP] { sigaddset(&signals, signal) }
-        return signals
-    }
+    // MARK: Upkeep
 
     private func startWatching() throws(SystemError) {
-        try Thread.detached(name: "signals") { [self] in
-            var signals = Self.stopSignals
-            var number: Int32 = 0
-            while true {
-                if sigwait(&signals, &number) == 0 { unmount() }
-            }
-        }
+        try StopSignals.serve { [self] in unmount() }
         let presence = MountPresence(mountpoint: options.mountpoint)
         try Thread.detached(name: "upkeep") { [self] in
             while state.wait(timeout: 5, until: { $0.isEnding ? true : nil }) == nil {

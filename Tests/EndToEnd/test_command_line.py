@@ -120,6 +120,19 @@ def test_an_interrupted_mount_does_not_come_about(instance, proxy):
     assert not is_mounted(place)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_mount_in_the_foreground_ends_at_once_while_it_connects(instance, proxy, number):
+    place = instance.directory("mnt/foreground")
+    os.makedirs(place)
+    proxy.rule("hold", times="all")
+    command = [instance.binary, "mount", "s3://bucket", place, "-o", f"endpoint={instance.endpoint}", "--foreground"]
+    process = subprocess.Popen(command, env=instance.environment, stderr=subprocess.PIPE)
+    time.sleep(1)
+    process.send_signal(number)
+    assert process.wait(3) == 1 and process.stderr.read().count(b"interrupted") == 1
+    assert not is_mounted(place)
+
+
 def test_output_that_cannot_be_written_is_a_failure(instance, mount):
     for words in (["status"], ["status", "--json"], ["status", "--watch"], ["uploads", "list", "--json"], ["--help"]):
         with open("/dev/full", "w") as full:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+internal import Base
 internal import Configuration
 internal import FuseBridge
 internal import Glibc
@@ -58,10 +59,9 @@ enum MountCommand {
         _ ready: Int32?
     ) throws(CommandFailure) -> Int32 {
         Log.keepShort(LogFile(instance.directories.mountLog(request.volume.id)))
-        // Before any thread starts: they inherit the mask.
-        MountSession.blockSignals()
         let parent = Parent(descriptor: ready)
         do throws(CommandFailure) {
+            try takeSignals(request, parent)
             try Mountpoint.check(request.mountpoint)
             try MountProcess(request: request, instance: instance).run { note in
                 // Whoever asked for the mount was interrupted and does not know that it came about: it ends as it began.
@@ -71,6 +71,24 @@ enum MountCommand {
         } catch {
             parent.failed(error)
             throw error
+        }
+    }
+}
+
+extension MountCommand {
+    /// A signal that comes before anything is mounted ends the process at once, as SIGKILL may at any time.
+    ///
+    /// Call it before any thread starts: they inherit the mask.
+    private static func takeSignals(_ request: MountRequest, _ parent: Parent) throws(CommandFailure) {
+        let failure = CommandFailure("mount: \(request.mountpoint): interrupted")
+        do throws(SystemError) {
+            try StopSignals.take {
+                parent.failed(failure)
+                Console.note(failure.message)
+                _exit(failure.status)
+            }
+        } catch {
+            throw CommandFailure("mount: \(error)")
         }
     }
 }
