@@ -24,6 +24,11 @@ WRITE_SIZE = 256 * MIB
 SMALL_FILES = 2000
 SMALL_SIZE = 4096
 ENTRIES = 5000
+# For a look whether it works at all: the sizes and numbers above, made smaller.
+SCALE = float(os.environ.get("BENCH_SCALE", "1"))
+if SCALE != 1:
+    READ_SIZE, WRITE_SIZE = (max(1, round(size * SCALE / MIB)) * MIB for size in (READ_SIZE, WRITE_SIZE))
+    SMALL_FILES, ENTRIES = (max(1, round(count * SCALE)) for count in (SMALL_FILES, ENTRIES))
 KEY, SECRET = "bench", "bench-secret-key"
 
 ROWS = [
@@ -320,6 +325,8 @@ def main():
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1 << 30)
     rounds = f"{arguments.rounds} rounds" if arguments.rounds > 1 else "1 round"
     print(f"{os.cpu_count()} cores, {memory} GiB, {platform.system()} {platform.release()}, {rounds}, one server on loopback")
+    if SCALE != 1:
+        print(f"sizes and numbers times {SCALE:g}: the figures mean nothing")
     report(samples)
 
 

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the Moorage authors
+"""Scripts/bench measures what it says, for every column; the figures themselves are for a machine that does nothing else."""
+
+import os
+
+import pytest
+
+from harness.bucket import clean_environment
+from harness.processes import run
+from harness.settings import BINARY, ROOT
+
+COLUMNS = ["Moorage", "rclone mount", "rclone / Moorage", "curl", "passthrough_ll", "local disk"]
+#: The columns without a figure, by the beginning of the row's title.
+EMPTY = {
+    "cold sequential read": [],
+    "warm sequential read": ["curl"],
+    "write 256 MiB, until close": ["curl"],
+    "write 256 MiB, until remote": ["passthrough_ll", "local disk"],
+    "cp -r of 2,000 files": ["curl"],
+    "the same, until remote": ["curl", "passthrough_ll", "local disk"],
+    "ls -l of 5,000 entries, cold": ["curl"],
+    "ls -l of 5,000 entries, warm": ["curl"],
+}
+
+
+@pytest.mark.limit(300)
+def test_every_row_is_measured(folder):
+    settings = {"BENCH_BINARY": BINARY, "BENCH_ROUNDS": "1", "BENCH_SCALE": "0.01", "TMPDIR": folder}
+    output = run([os.path.join(ROOT, "Scripts", "bench")], env=clean_environment() | settings, timeout=280).stdout
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in output.splitlines() if line.startswith("| ")]
+    assert rows[0][1:] == COLUMNS, output
+    for title, cells in zip(EMPTY, rows[1:], strict=True):
+        assert cells[0].startswith(title), output
+        assert [name for name, cell in zip(COLUMNS, cells[1:]) if not cell] == EMPTY[title], output
+        assert all(float(cell.split()[0]) > 0 for cell in cells[1:] if cell), output
+    assert "rclone mount on every row" in output or "behind rclone mount: " in output
