@@ -32,7 +32,8 @@ enum Mountpoint {
         } catch {
             throw CommandFailure("mount: \(path): \(error.reason)")
         }
-        guard geteuid() == 0 || access(path, W_OK) == 0 else {
+        let isOurs = status.uid == geteuid() || status.mode & S_ISVTX == 0
+        guard geteuid() == 0 || access(path, W_OK) == 0 && isOurs else {
             throw CommandFailure("mount: \(path): you may not write to this folder; choose one of your own")
         }
         guard names.isEmpty else {

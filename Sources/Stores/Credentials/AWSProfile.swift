@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 package import Base
+internal import Glibc
 internal import Platform
 package import S3Wire
 
@@ -17,13 +18,14 @@ package struct AWSProfile: Sendable {
     /// that has a key wins, credentials before config.
     package static func load(_ name: String?, environment: [String: String]) throws(SystemError) -> AWSProfile {
         let profile = name ?? environment["AWS_PROFILE"] ?? environment["AWS_DEFAULT_PROFILE"] ?? "default"
-        let home = environment["HOME"] ?? "/root"
+        // Services of the system have no HOME; nobody but root may look into root's.
+        let home = environment["HOME"] ?? (geteuid() == 0 ? "/root" : nil)
         let credentials = try section(
-            environment["AWS_SHARED_CREDENTIALS_FILE"] ?? "\(home)/.aws/credentials",
+            environment["AWS_SHARED_CREDENTIALS_FILE"] ?? home.map { "\($0)/.aws/credentials" },
             [profile]
         )
         let config = try section(
-            environment["AWS_CONFIG_FILE"] ?? "\(home)/.aws/config",
+            environment["AWS_CONFIG_FILE"] ?? home.map { "\($0)/.aws/config" },
             ["profile \(profile)", profile]
         )
         let merged = config.merging(credentials) { _, new in new }
@@ -43,8 +45,8 @@ package struct AWSProfile: Sendable {
         return result
     }
 
-    private static func section(_ path: String, _ names: [String]) throws(SystemError) -> [String: String] {
-        guard try FileStatus.of(path) != nil else { return [:] }
+    private static func section(_ path: String?, _ names: [String]) throws(SystemError) -> [String: String] {
+        guard let path, try FileStatus.of(path) != nil else { return [:] }
         let file = INIFile(String(decoding: try Files.read(path), as: UTF8.self))
         for name in names {
             if let section = file.sections[name] { return section }
