@@ -19,7 +19,7 @@ extension S3Store {
         progress: (@Sendable (Int64) -> Void)?,
         cancellation: (any Cancellation)?
     ) throws(StoreError) -> ObjectVersion {
-        if key.bytes.last == 0x2F, try !isCapable(\.folderMarkers, probeFolderMarkers) {
+        if key.bytes.last == 0x2F, try !isCapable(\.folderMarkers, findOutAboutFolderMarkers) {
             throw StoreError(.unsupported, "the server cannot keep empty folders")
         }
         let md5 = try Self.md5(of: body)
@@ -55,6 +55,12 @@ extension S3Store {
                 guard error.cause == .notFound, condition == .none else { throw error }
             }
         }
+    }
+
+    private func findOutAboutFolderMarkers() throws(StoreError) -> Bool {
+        let isSupported = try probeFolderMarkers()
+        if !isSupported { Log.notice("s3", "the server cannot keep folders that hold no file") }
+        return isSupported
     }
 
     /// Tries a folder marker on a scratch name, once.
