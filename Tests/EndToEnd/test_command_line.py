@@ -94,6 +94,14 @@ def test_a_bucket_is_flushed_with_the_volumes_in_it(instance, mount):
         assert instance.uploads() == [], words
 
 
+def test_a_flush_counts_all_that_is_left(instance, two):
+    for number in range(1100):
+        write_file(two[0] / str(number), b"1")
+    instance.run("uploads", "pause", "--all")
+    result = instance.run("flush", "--timeout", "30", check=False)
+    assert result.returncode == 1 and "1100 files left" in result.stderr.splitlines()[-1]
+
+
 def test_settings_of_a_new_mount_hold_at_once(instance, mount):
     instance.flush()
     mount.unmount()

@@ -51,10 +51,11 @@ extension Engine {
             _ = state.wait(timeout: max(0.1, min(spent * 4, 2))) { $0.isStopping ? true : nil }
             for index in shares.indices { look(at: &shares[index], selection) }
         }
-        let remaining = shares.flatMap { share in share.remaining.map { self.report($0, share.session) } }
+        let rows = shares.flatMap { share in share.remaining.map { (share.session, $0) } }
+        let remaining = rows.prefix(Self.reportLimit).map { session, node in self.report(node, session) }
         // What is pending there is not known, so not all of it can be called remote.
         if remaining.isEmpty, let closed { return .failed(reason: closed) }
-        return .flushed(remaining: Array(remaining.prefix(1000)))
+        return .flushed(remaining: remaining)
     }
 
     /// Opens the volumes of a selection; returns what is in the way of one that cannot be.
