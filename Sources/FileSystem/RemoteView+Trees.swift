@@ -17,6 +17,7 @@ extension RemoteView {
         let token = try translating { try catalog.beginListing() }
         var tree = ListedTree(folder)
         var continuation: String?
+        var progress = ListingProgress()
         repeat {
             let page = try translating {
                 try remote.call { store throws(StoreError) in
@@ -24,7 +25,7 @@ extension RemoteView {
                 }
             }
             for entry in page.entries { tree.add(entry) }
-            guard page.next == nil || page.next != continuation else {
+            guard progress.leadsOn(page) else {
                 throw .remote(StoreError(.protocolViolation, "the listing of \(folder) does not go on"))
             }
             continuation = page.next

@@ -207,12 +207,13 @@ final class RemoteView: Sendable {
             let token = try catalog.beginListing()
             var summary = ListingSummary()
             var continuation: String?
+            var progress = ListingProgress()
             repeat {
                 let page = try remote.call { store throws(StoreError) in
                     try store.list(folder, recursive: false, continuation: continuation)
                 }
                 try catalog.apply(page, of: folder, token, at: time, summary: &summary)
-                guard page.next == nil || page.next != continuation else {
+                guard progress.leadsOn(page) else {
                     throw StoreError(.protocolViolation, "the listing of \(folder) does not go on")
                 }
                 continuation = page.next

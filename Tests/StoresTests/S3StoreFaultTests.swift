@@ -61,6 +61,27 @@ import Testing
         #expect(cause { _ = try fixture.read("k", version, ByteRange(0, 1000)) } == .protocolViolation)
     }
 
+    @Test func aListingThatLeadsNowhereIsGivenUp() throws {
+        func page(_ keys: [String], _ next: String?) -> ListingPage {
+            let version = ObjectVersion(entityTag: nil, size: 0)
+            return ListingPage(
+                entries: keys.map { .init(key: ObjectKey($0), version: version) },
+                folders: [],
+                next: next
+            )
+        }
+        func verdicts(_ pages: [ListingPage]) -> [Bool] {
+            var progress = ListingProgress()
+            return pages.map { progress.leadsOn($0) }
+        }
+        let honest = [page(["a"], "1"), page([], "2"), page(["b"], "3"), page(["b"], nil)]
+        #expect(verdicts(honest) == [true, true, true, true])
+        #expect(verdicts([page(["a"], "1"), page(["a"], "2")]) == [true, false])
+        #expect(verdicts([page(["a"], "1"), page(["b"], "1")]) == [true, false])
+        let empty = verdicts((0...ListingProgress.emptyLimit).map { page([], "\($0)") })
+        #expect(empty.firstIndex(of: false) == ListingProgress.emptyLimit)
+    }
+
     /// Answers of which one says a shorter range than it sends, and one comes byte by byte.
     @Test func anAnswerThatContradictsItselfOrTricklesIsRefused() throws {
         let data = pattern(40_000)
