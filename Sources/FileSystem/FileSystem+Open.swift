@@ -16,7 +16,7 @@ extension FileSystem {
         let handle = addHandle(inode, mode)
         do throws(FileError) {
             try load(inode)
-            if mode.isTruncating { try truncate(inode, to: 0) }
+            if mode.isTruncating { try truncate(inode, to: 0, isOpening: true) }
             return handle
         } catch {
             release(handle)

@@ -64,7 +64,9 @@ extension FileSystem {
     }
 
     /// Cuts or extends a file; recorded at once when nobody has it open for writing.
-    func truncate(_ inode: Inode, to size: Int64) throws(FileError) {
+    ///
+    /// `isOpening`: a handle that will write was opened with it.
+    func truncate(_ inode: Inode, to size: Int64, isOpening: Bool = false) throws(FileError) {
         guard size <= Self.maximumSize else { throw .tooLarge }
         try load(inode)
         let staging = try beginWrite(inode)
@@ -82,7 +84,8 @@ extension FileSystem {
             return state.writers > 0
         }
         try forgetFailure(of: inode, staging)
-        if !isOpen { try recordContent(of: inode, sealing: true) }
+        // What close(2) completed stays complete while its handle is on the way: a flush of uploads has to wait for it.
+        if !isOpen || (!isOpening && flushed.holds(inode)) { try recordContent(of: inode, sealing: true) }
     }
 
     /// Counts off a change that came to nothing, and completes the file when no writer is left who would.

@@ -27,6 +27,11 @@ final class FlushedFiles: Sendable {
         files.withLock { $0[inode.number] = Flushed(inode: inode, since: monotonicSeconds()) }
     }
 
+    /// Whether a file is complete by a flush, and nobody knows yet whether its handle stays.
+    func holds(_ inode: Inode) -> Bool {
+        files.withLock { $0[inode.number] != nil }
+    }
+
     func forget(_ inode: Inode) {
         files.withLock { _ = $0.removeValue(forKey: inode.number) }
     }

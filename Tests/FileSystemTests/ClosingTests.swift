@@ -57,6 +57,25 @@ import Testing
         #expect(try !isOpen(volume, "a"))
     }
 
+    /// The kernel gives back a handle some time after close(2) has returned.
+    @Test func aClosedFileThatIsCutBeforeItsHandleIsBackIsComplete() throws {
+        let volume = try Volume(metadataAge: 100)
+        let handle = try volume.create("a")
+        try volume.write(handle, [1, 2, 3], at: 0)
+        try volume.files.flush(handle)
+        _ = try volume.files.setAttributes(volume.number("a"), AttributeChanges(), size: 1)
+        #expect(try !isOpen(volume, "a"))
+        volume.files.release(handle)
+        #expect(try !isOpen(volume, "a"))
+        #expect(try volume.content("a") == [1])
+        let other = try volume.open("a", write: true)
+        try volume.write(other, [4, 5], at: 0)
+        _ = try volume.files.setAttributes(volume.number("a"), AttributeChanges(), size: 1)
+        #expect(try isOpen(volume, "a"), "it is being written")
+        try volume.close(other)
+        #expect(try volume.content("a") == [4])
+    }
+
     @Test func aFileThatIsUploadedWhileOpenIsForgottenAtItsClose() throws {
         let volume = try Volume()
         try volume.put("a", [1, 2])
