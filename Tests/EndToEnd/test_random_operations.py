@@ -11,6 +11,7 @@ import random
 
 import pytest
 
+from harness.processes import wait_until
 from harness.settings import scaled
 from harness.trees import all_keys, fingerprint
 
@@ -226,6 +227,7 @@ def kill(twin, instance, mount, proxy, generator):
     else:
         raise AssertionError("nothing was dirty at the kill")
     if generator.random() < 0.5:
+        wait_until(instance.flusher_pid, 30, "a flusher, which the mount has to start")
         instance.kill_flusher()
         held.remove()
         return mount

@@ -159,7 +159,7 @@ private struct FileModel {
             }
         }
         store.state.withLock { $0.faults = 0 }
-        var left = try fixture.flush(client, timeout: 60)
+        var left = try fixture.flush(client)
         for _ in 0..<20 where try !left.isEmpty || !fixture.pending().isEmpty {
             left = try fixture.flush(client, timeout: 10)
         }

@@ -85,7 +85,7 @@ import Testing
                 remote: .absent
             )
             expected[ObjectKey("l")] = Array("f/1".utf8)
-            let left = try fixture.flush(client, timeout: 8)
+            let left = try fixture.flush(client)
             #expect(left.isEmpty)
             #expect(store.holds(expected))
             #expect(store.objects[ObjectKey("l")]?.metadata.mode == 0o120777)
@@ -104,7 +104,7 @@ import Testing
         try withFlusher(store, uploadProtocol: name, partSize: 100_000) { fixture, client in
             let content = bytes(1_234_567, 9)
             try fixture.write("big", content)
-            let left = try fixture.flush(client, timeout: 8)
+            let left = try fixture.flush(client)
             #expect(left.isEmpty)
             #expect(store.holds(ObjectKey("big"), content))
         }
@@ -132,7 +132,7 @@ import Testing
         try withFlusher(store) { fixture, client in
             try fixture.write("a.txt", [2, 2], remote: .file(base, FlusherFixture.attributes))
             store.foreign("a.txt", [3, 3, 3])
-            let left = try fixture.flush(client, timeout: 8)
+            let left = try fixture.flush(client)
             #expect(left.isEmpty)
             #expect(store.holds(ObjectKey("a.txt"), [3, 3, 3]))
             let copies = store.objects.keys.filter {
@@ -149,7 +149,7 @@ import Testing
         try withFlusher(store) { fixture, client in
             try fixture.write("a", [2, 2], remote: .file(base, FlusherFixture.attributes))
             store.state.withLock { $0.objects = [:] }
-            let left = try fixture.flush(client, timeout: 8)
+            let left = try fixture.flush(client)
             #expect(left.isEmpty && store.holds(ObjectKey("a"), [2, 2]))
             #expect(try fixture.journal.conflicts().isEmpty)
         }
@@ -163,7 +163,7 @@ import Testing
             try fixture.journal.remove(at: ObjectKey("a"), remote: .file(base, FlusherFixture.attributes))
             try fixture.journal.remove(at: ObjectKey("b"), remote: .file(base, FlusherFixture.attributes))
             store.foreign("a", [9])
-            let left = try fixture.flush(client, timeout: 8)
+            let left = try fixture.flush(client)
             #expect(left.isEmpty && store.holds([ObjectKey("a"): [9]]))
         }
     }
@@ -180,7 +180,7 @@ import Testing
                 sourceRemote: remote,
                 targetRemote: .absent
             )
-            let left = try fixture.flush(client, timeout: 8)
+            let left = try fixture.flush(client)
             #expect(left.isEmpty && store.holds([ObjectKey("b"): content]))
             #expect(store.bodyBytes == 0 && store.requests("copy") == 1)
         }
@@ -199,7 +199,7 @@ import Testing
             try journal.rename(from: ObjectKey("a"), to: ObjectKey("t"), sourceRemote: remoteA, targetRemote: .absent)
             try journal.rename(from: ObjectKey("b"), to: ObjectKey("a"), sourceRemote: remoteB, targetRemote: remoteA)
             try journal.rename(from: ObjectKey("t"), to: ObjectKey("b"), sourceRemote: .absent, targetRemote: remoteB)
-            let left = try fixture.flush(client, timeout: 8)
+            let left = try fixture.flush(client)
             #expect(left.isEmpty, "\(left)")
             #expect(store.holds([ObjectKey("a"): second, ObjectKey("b"): first]))
         }
@@ -214,7 +214,7 @@ import Testing
                 remote: .file(version, FlusherFixture.attributes),
                 AttributeChanges(permissions: 0o600)
             )
-            let left = try fixture.flush(client, timeout: 8)
+            let left = try fixture.flush(client)
             #expect(left.isEmpty && store.objects[ObjectKey("a")]?.metadata.mode == 0o100600)
             #expect(store.bodyBytes == 0)
         }
@@ -236,7 +236,7 @@ import Testing
             content.write(ByteRange(500, 510))
             try fixture.journal.seal(node.id, generation.id, content: content, modified: nil)
             try fixture.journal.synchronizeSealed()
-            let left = try fixture.flush(client, timeout: 8)
+            let left = try fixture.flush(client)
             var expected = old
             for index in 500..<510 { expected[index] = 7 }
             #expect(left.isEmpty && store.holds(ObjectKey("a"), expected))
@@ -408,9 +408,9 @@ import Testing
                 }
             }
             if round < 6 {
-                _ = flag.wait(timeout: 10) { $0 ? true : nil }
+                _ = flag.wait(timeout: 60) { $0 ? true : nil }
             } else {
-                let left = try fixture.flush(client, timeout: 8)
+                let left = try fixture.flush(client)
                 #expect(left.isEmpty)
             }
             try fixture.stop(client)

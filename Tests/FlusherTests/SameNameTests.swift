@@ -56,7 +56,7 @@ import Testing
             )
             try fixture.write("a", [3, 3, 3, 3])
             try fixture.write("b", [4, 4, 4, 4, 4])
-            let left = try fixture.flush(client, timeout: 8)
+            let left = try fixture.flush(client)
             #expect(left.isEmpty, "\(left)")
             #expect(store.holds([ObjectKey("a"): [3, 3, 3, 3], ObjectKey("b"): [4, 4, 4, 4, 4]]))
         }
