@@ -142,7 +142,8 @@ extension Engine {
         case .later(let seconds, let detail): giveBack(row, for: seconds, detail: detail)
         case .journal(let error):
             Log.error("flusher", "\(session.description.remote): \(error)")
-            giveBack(row, detail: error.description)
+            // It is the whole volume's trouble, and asking for each row makes it no better.
+            giveBack(row, for: error.kind == .busy ? 0.5 : 5, detail: error.description)
         case .diskFull(let reason, let needed):
             let free = (try? Files.freeSpace(at: session.places.state)) ?? 0
             state.inspect { _ = $0.lackingSpace.insert(row) }

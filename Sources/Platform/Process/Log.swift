@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
-internal import Base
+package import Base
 internal import Glibc
 internal import Synchronization
 
@@ -20,6 +20,7 @@ package enum LogLevel: Int, Sendable, Comparable, CaseIterable {
 ///
 /// Never give it a secret: no signed query, no credential, no upload URL.
 package enum Log {
+    private static let repetitions = Lock(LogRepetitions())
     private static let threshold = Atomic<Int>(LogLevel.notice.rawValue)
 
     /// The least level that is written.
@@ -51,9 +52,48 @@ package enum Log {
                 message().unicodeScalars.map { $0.properties.generalCategory == .control ? "?" : $0 }
             )
         )
-        let line = Array("\(Timestamp.now().rfc3339) \(level) \(area)[\(getpid())]: \(text)\n".utf8)
+        let now = Timestamp.now()
+        guard let missed = repetitions.withLock({ $0.note(text, at: now) }) else { return }
+        let count = missed > 0 ? " (and \(missed) times more before)" : ""
+        let line = Array("\(now.rfc3339) \(level) \(area)[\(getpid())]: \(text)\(count)\n".utf8)
         _ = line.withUnsafeBytes { Glibc.write(2, $0.baseAddress, $0.count) }
         // A thread that finds another one at it has nothing to do.
         file.withLockIfAvailable { $0?.renew(2) }
+    }
+}
+
+/// Keeps a line that comes again and again, as when a disk has failed and thousands of files wait for it, from filling
+/// the disk that the log is on.
+package struct LogRepetitions: Sendable {
+    private struct Line {
+        let text: String
+        let written: Timestamp
+        var missed = 0
+    }
+
+    /// How long a line is not written again, in seconds.
+    private static let pause: Int64 = 10
+    /// How many lines are remembered.
+    private static let limit = 32
+
+    private var lines: [Line] = []
+
+    package init() {}
+
+    /// Whether to write a line now: nil when not, otherwise how often it was not since the last time.
+    package mutating func note(_ text: String, at now: Timestamp) -> Int? {
+        guard let index = lines.firstIndex(where: { $0.text == text }) else {
+            if lines.count >= Self.limit { lines.removeFirst() }
+            lines.append(Line(text: text, written: now))
+            return 0
+        }
+        let age = now.seconds - lines[index].written.seconds
+        guard age < 0 || age >= Self.pause else {
+            lines[index].missed += 1
+            return nil
+        }
+        let missed = lines.remove(at: index).missed
+        lines.append(Line(text: text, written: now))
+        return missed
     }
 }
