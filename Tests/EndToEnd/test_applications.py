@@ -197,6 +197,21 @@ def test_the_rules_of_names(mounted):
     assert os.statvfs(root).f_bavail > 0
 
 
+@pytest.mark.limit(60)
+def test_a_moved_folder_takes_names_when_it_has_been_uploaded(direct):
+    """The kernel remembers that the names are free, so it does not look them up again before they are made."""
+    mounted = direct.mount("s3://bucket", None, "kernel_age=60s", "metadata_age=60s")
+    os.makedirs(mounted / "old/inner")
+    os.rename(mounted / "old", mounted / "new")
+    paths = [mounted / name for name in ("new/file", "new/folder", "new/inner/file")]
+    assert not any(os.path.exists(path) for path in paths)
+    direct.flush()
+    write_file(paths[0], b"1")
+    os.mkdir(paths[1])
+    write_file(paths[2], b"2")
+    direct.flush()
+
+
 @pytest.mark.limit(120)
 def test_a_path_has_to_fit_into_a_key_with_the_prefix(direct, client):
     mounted = direct.mount("s3://bucket/a/prefix")
