@@ -20,8 +20,9 @@ final class FlushedFiles: Sendable {
     private let files = Lock<[InodeNumber: Flushed]>([:])
     /// Held while files are opened again; true: none is any more.
     private let isStopped = Lock(false)
-    /// How long the kernel may take to give back a handle after its last flush, in seconds.
-    private static let patience = 0.1
+    /// How long the kernel may take to give back a handle after its last flush, in seconds: less than a quiet period,
+    /// and long for a busy machine, as a flush of uploads does not wait for what counts as open.
+    private static let patience = 0.5
 
     func note(_ inode: Inode) {
         files.withLock { $0[inode.number] = Flushed(inode: inode, since: monotonicSeconds()) }

@@ -269,9 +269,9 @@ def test_cutting_an_empty_file_counts_as_a_change(mounted):
 
 @pytest.mark.limit(60)
 def test_a_file_is_not_uploaded_because_a_child_closed_it(direct, mounted, client):
-    direct.configure(quiet_period="1s")
+    direct.configure(quiet_period="3s")
     again = remount_without_cache(direct, mounted)
-    shell("exec 3> log; echo one >&3; /bin/true; sleep 4; test ! -e ../../../served/bucket/log; echo two >&3", again.path)
+    shell("exec 3> log; echo one >&3; /bin/true; sleep 7; test ! -e ../../../served/bucket/log; echo two >&3", again.path)
     direct.flush()
     assert client.get_object(Bucket="bucket", Key="log")["Body"].read() == b"one\ntwo\n"
 

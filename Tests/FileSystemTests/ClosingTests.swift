@@ -53,7 +53,7 @@ import Testing
         #expect(try !isOpen(volume, "a"))
         #expect(try volume.content("a") == [1, 2, 3])
         // One whose handle went is left as it is.
-        usleep(400_000)
+        usleep(1_000_000)
         #expect(try !isOpen(volume, "a"))
     }
 
