@@ -195,6 +195,10 @@ extension FileSystem {
 
     /// Makes every change of names so far survive power loss (fsync(2) of a folder).
     package func synchronizeNames() throws(FileError) {
-        try translating { try journal.makeDurable() }
+        try translating {
+            try journal.noteNewNames()
+            // A closed file is there after power loss when its content is.
+            _ = try committer.synchronizeAll()
+        }
     }
 }

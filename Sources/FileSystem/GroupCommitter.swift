@@ -17,6 +17,8 @@ final class GroupCommitter: Sendable {
     private let journal: Journal
     private let state = Monitor(State())
     private let files = Lock<[GenerationID: StagingFile]>([:])
+    /// Held while files are synced; before `files` and the journal's own locks.
+    private let syncing = Lock(())
     /// How long to gather closed files before they are synced together, in seconds: long enough for many where they
     /// come fast, longer where the disk is slow to sync them, and short where an upload would wait for one.
     private static let gathering = 0.15
@@ -93,8 +95,14 @@ final class GroupCommitter: Sendable {
         state.update { $0.hasStopped = true }
     }
 
-    /// Returns how many files were synced.
-    private func synchronizeAll() throws -> Int {
+    /// Syncs all that was closed and makes every commit durable; returns how many files were synced.
+    ///
+    /// One caller at a time: the kernel tells an error of the whole disk only once.
+    func synchronizeAll() throws -> Int {
+        try syncing.withLock { _ in try synchronizeWaiting() }
+    }
+
+    private func synchronizeWaiting() throws -> Int {
         let waiting = files.withLock { $0 }
         // Also with no files: names and attributes are commits like any other.
         let count = try journal.synchronizeSealed(always: true) { id throws(SystemError) in

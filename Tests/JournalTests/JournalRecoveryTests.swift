@@ -110,6 +110,25 @@ import Testing
         #expect(try fixture.staging() == 1)
     }
 
+    /// Another commit made its row durable: it is not to arrive as an empty object.
+    @Test func afterPowerLossANewFileThatNobodyClosedIsQuarantined() throws {
+        _ = try fixture.write("open", "doubtful")
+        try fixture.synchronize()
+        try fixture.recover(boot: "two")
+        #expect(try fixture.paths().isEmpty)
+        #expect(try fixture.quarantined().count == 1)
+    }
+
+    /// fsync(2) of a folder.
+    @Test func afterPowerLossTheNameOfANewFileIsThereWhenItsFolderWasSynced() throws {
+        _ = try fixture.write("open", "doubtful")
+        try journal.noteNewNames()
+        try fixture.synchronize()
+        try fixture.recover(boot: "two")
+        let row = try fixture.row("open")
+        #expect(row.size == 0 && !row.isOpen && row.generation?.isSealed == true)
+    }
+
     @Test func afterPowerLossUnsyncedChangesGoBackToTheRemote() throws {
         try fixture.edit("a")
         try journal.remove(at: "b", remote: fixture.remoteFile)

@@ -82,6 +82,19 @@ extension Journal {
         for path in paths { Log.error("journal", "\(path): \(SyncDoubt.attention)") }
     }
 
+    /// Has power loss leave the names of new files that are still open, as empty files: a folder was synced.
+    ///
+    /// It counts with the next durable commit.
+    package func noteNewNames() throws(JournalError) {
+        try write { tables throws(JournalError) in
+            let new = try tables.connection.all(
+                "SELECT id FROM generation WHERE is_synced = 0 AND is_sealed = 0 AND is_recorded = 0",
+                []
+            ) { GenerationID($0.integer(0)) }
+            for id in new { try tables.noteSynced(id) }
+        }
+    }
+
     /// Forces a file's bytes to the disk.
     ///
     /// Never to be repeated after a failure: the kernel may have dropped the bytes, and calls the next one a success.

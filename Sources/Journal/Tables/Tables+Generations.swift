@@ -45,8 +45,9 @@ extension Tables {
         _ underlay: Underlay,
         isSealed: Bool
     ) throws(JournalError) -> Generation {
-        // Without bytes in staging there is nothing to sync but this row itself.
-        let isSynced = content.extents.isEmpty
+        // Without bytes in staging there is nothing to sync but this row itself. A new file that is still open has not
+        // one yet: power loss is not to leave an empty one that nobody closed.
+        let isSynced = content.extents.isEmpty && (isSealed || underlay != .none)
         try connection.run(
             """
             INSERT INTO generation (size, extents, underlay, underlay_key, underlay_tag, underlay_size,
