@@ -76,6 +76,11 @@ int moorage_ofd_lock(int fd, int exclusive) {
     return fcntl(fd, F_OFD_SETLK, &lock);
 }
 
+int moorage_ofd_unlock(int fd) {
+    struct flock lock = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
+    return fcntl(fd, F_OFD_SETLK, &lock);
+}
+
 int moorage_ofd_lock_test(int fd) {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fcntl(fd, F_OFD_GETLK, &lock) != 0) {

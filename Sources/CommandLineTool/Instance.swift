@@ -26,7 +26,13 @@ struct Instance: Sendable {
     }
 
     var launcher: FlusherLauncher {
-        FlusherLauncher(paths: ControlPaths(runtimeDirectory: directories.runtime))
+        FlusherLauncher(
+            paths: ControlPaths(
+                runtimeDirectory: directories.runtime,
+                stateLock: directories.stateLock,
+                socketNote: directories.socketNote
+            )
+        )
     }
 
     /// The volumes that were ever mounted here.

@@ -62,6 +62,10 @@ package struct Directories: Sendable, Hashable {
 
     package var controlSocket: String { runtime + "/control.sock" }
     package var flusherLock: String { runtime + "/flusher.lock" }
+    /// The lock of the one flusher of the state folder, whatever runtime folder it was started with.
+    package var stateLock: String { state + "/state.lock" }
+    /// Holds the path of the control socket of the holder of ``stateLock``.
+    package var socketNote: String { state + "/state.socket" }
     package var flusherLog: String { runtime + "/flusher.log" }
     package func mountLog(_ volume: String) -> String { runtime + "/mount-\(volume).log" }
     /// The folder of all volumes' states.

@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 internal import Base
+internal import Glibc
 internal import Platform
 internal import Synchronization
 
@@ -23,6 +24,10 @@ package final class ControlClient: Sendable {
             channel = FrameChannel(try UnixSocket.connect(to: path))
         } catch {
             throw .system(error)
+        }
+        // Credentials go this way: a folder in /tmp may have been deleted and made anew by somebody else.
+        guard let peer = try? channel.peer(), peer.uid == geteuid() else {
+            throw .refused("\(path) belongs to another user")
         }
         self.channel = channel
         let hello = ControlRequest.hello(protocolVersion: ControlProtocol.version, program: program)

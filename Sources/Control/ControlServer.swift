@@ -39,6 +39,15 @@ package final class ControlServer: Sendable {
         try Thread.detached(name: "control") { self.acceptClients() }
     }
 
+    /// Listens at a new socket, in place of one whose file was deleted; clients that are connected stay so.
+    package func listenAgain() throws(SystemError) {
+        let renewed = try UnixSocket.listen(at: socketPath)
+        // Wakes the accepting thread, which then finds the new socket under the old one's number.
+        UnixSocket.shutdown(listener.raw)
+        guard dup2(renewed.raw, listener.raw) >= 0 else { throw SystemError.last("dup2", socketPath) }
+        _ = fcntl(listener.raw, F_SETFD, FD_CLOEXEC)
+    }
+
     /// How many clients are connected.
     package var clientCount: Int { state.inspect { $0.clients.count } }
 

@@ -8,17 +8,45 @@ internal import Platform
 /// Where the flusher of this user is found.
 package struct ControlPaths: Sendable, Hashable {
     package let runtimeDirectory: String
+    /// The lock that the one flusher of a state folder holds, whatever runtime folder it was started with.
+    private let stateLock: String
+    /// The file with the path of that flusher's control socket.
+    private let socketNote: String
 
-    package init(runtimeDirectory: String) {
+    package init(runtimeDirectory: String, stateLock: String, socketNote: String) {
         self.runtimeDirectory = runtimeDirectory
+        self.stateLock = stateLock
+        self.socketNote = socketNote
     }
 
     /// The control socket.
     package var socket: String { runtimeDirectory + "/control.sock" }
-    /// The lock that the one flusher holds.
+    /// The lock that the one flusher of this runtime folder holds.
     package var lock: String { runtimeDirectory + "/flusher.lock" }
     /// What a flusher started by another command writes to its standard error.
     package var log: String { runtimeDirectory + "/flusher.log" }
+
+    /// Where a flusher may listen, our own place first.
+    ///
+    /// A command without XDG_RUNTIME_DIR (cron, ssh) has another runtime folder than the session, and the same state.
+    var sockets: [String] {
+        guard FileLock.holder(of: stateLock).isHeld, let note = try? Files.read(socketNote, limit: 4096) else {
+            return [socket]
+        }
+        let noted = String(decoding: note, as: UTF8.self)
+        return noted == socket || !noted.hasPrefix("/") ? [socket] : [socket, noted]
+    }
+
+    /// Whether a flusher runs, also one that is just starting or ending.
+    var isTaken: Bool { FileLock.holder(of: lock).isHeld || FileLock.holder(of: stateLock).isHeld }
+
+    /// Names the flusher that keeps us from starting one.
+    var silence: String {
+        let holder = FileLock.holder(of: stateLock)
+        guard holder.isHeld else { return "no answer at \(socket)" }
+        let process = holder.pid.map { "process \($0)" } ?? "the one that holds \(stateLock)"
+        return "\(process) is the flusher and cannot be reached from \(runtimeDirectory); end it and try again"
+    }
 }
 
 /// Connects to the flusher and starts one when there is none.
@@ -37,12 +65,14 @@ package struct FlusherLauncher: Sendable {
 
     /// A connection to the running flusher, nil when none runs.
     package func connectIfRunning(program: String) throws(ControlError) -> ControlClient? {
-        do throws(ControlError) {
-            return try ControlClient(connectingTo: paths.socket, program: program)
-        } catch {
-            if error.isNobodyThere { return nil }
-            throw error
+        for socket in paths.sockets {
+            do throws(ControlError) {
+                return try ControlClient(connectingTo: socket, program: program)
+            } catch {
+                if !error.isNobodyThere { throw error }
+            }
         }
+        return nil
     }
 
     /// A connection to the flusher, which is started if need be; gives up after `timeout` seconds.
@@ -51,7 +81,7 @@ package struct FlusherLauncher: Sendable {
     package func connect(program: String, timeout: Double = 15) throws(ControlError) -> ControlClient {
         let end = monotonicSeconds() + timeout
         var child: SpawnedFlusher?
-        var reason = "no answer at \(paths.socket)"
+        var reason: String?
         while true {
             do throws(ControlError) {
                 if let client = try connectIfRunning(program: program) { return client }
@@ -60,21 +90,24 @@ package struct FlusherLauncher: Sendable {
                 if case .incompatible = error { stopOther() }
                 reason = error.description
             }
-            if child == nil, !FileLock.holder(of: paths.lock).isHeld { child = try spawn() }
+            if child == nil, !paths.isTaken { child = try spawn() }
             if let failure = child?.failure { throw .notStarted("\(failure), see \(paths.log)") }
             if child?.hasEnded == true { child = nil }
-            guard monotonicSeconds() < end else { throw .notStarted(reason) }
+            guard monotonicSeconds() < end else { throw .notStarted(reason ?? paths.silence) }
             usleep(20_000)
         }
     }
 
     /// Asks a flusher of whatever version to end.
     private func stopOther() {
-        guard let descriptor = try? UnixSocket.connect(to: paths.socket) else { return }
-        let channel = FrameChannel(descriptor)
         guard let frame = try? JSON.encode(ControlRequestFrame(id: 1, request: .stop)) else { return }
-        try? channel.send(frame)
-        _ = try? channel.receive(timeout: 5)
+        for socket in paths.sockets {
+            guard let descriptor = try? UnixSocket.connect(to: socket) else { continue }
+            let channel = FrameChannel(descriptor)
+            try? channel.send(frame)
+            _ = try? channel.receive(timeout: 5)
+            return
+        }
     }
 
     private func spawn() throws(ControlError) -> SpawnedFlusher {

@@ -7,7 +7,7 @@ internal import Control
 internal import Glibc
 internal import Platform
 
-/// The life of a flusher: one a user, from the lock to the last commit.
+/// The life of a flusher: one a state folder, from the lock to the last commit.
 package enum FlusherProcess {
     /// Runs a flusher until it has nothing to do, is told to stop, or gets SIGTERM or SIGINT.
     ///
@@ -19,15 +19,13 @@ package enum FlusherProcess {
         _ = chdir("/")
         let stopping = Monitor(false)
         do throws(SystemError) {
-            let directories = options.directories
-            try Files.makeDirectories(directories.runtime)
-            guard let lock = try FileLock(acquiring: directories.flusherLock) else {
+            guard let post = try FlusherPost(options.directories) else {
                 Log.info("flusher", "another one runs")
                 return 0
             }
             try signals.onTermination { stopping.update { $0 = true } }
-            try run(options, makeStore, stopping)
-            withExtendedLifetime(lock) {}
+            try run(options, makeStore, post, stopping)
+            withExtendedLifetime(post) {}
             return 0
         } catch {
             Log.error("flusher", error.description)
@@ -38,6 +36,7 @@ package enum FlusherProcess {
     private static func run(
         _ options: FlusherOptions,
         _ makeStore: @escaping StoreFactory,
+        _ post: FlusherPost,
         _ stopping: Monitor<Bool>
     ) throws(SystemError) {
         let engine = Engine(options: options, makeStore: makeStore)
@@ -49,8 +48,9 @@ package enum FlusherProcess {
         )
         try engine.start { event in server.publish(event) }
         try server.start()
+        post.announce()
         Log.notice("flusher", "ready")
-        waitForEnd(options, engine, server, stopping)
+        waitForEnd(options, engine, server, post, stopping)
         // A request of a client in the middle of its answer is let go first: its connection closes.
         engine.stop(timeout: 10)
         server.stop()
@@ -61,10 +61,12 @@ package enum FlusherProcess {
         _ options: FlusherOptions,
         _ engine: Engine,
         _ server: ControlServer,
+        _ post: FlusherPost,
         _ stopping: Monitor<Bool>
     ) {
         var lastClient = monotonicSeconds()
         while stopping.wait(timeout: 0.5, until: { $0 ? true : nil }) == nil {
+            post.restore(server)
             let now = monotonicSeconds()
             if server.clientCount > 0 { lastClient = now }
             guard let limit = options.exitWhenIdle else { continue }

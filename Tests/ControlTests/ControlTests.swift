@@ -77,6 +77,10 @@ extension EchoHandler {
         _ = rmdir(folder)
     }
 
+    private var paths: ControlPaths {
+        ControlPaths(runtimeDirectory: folder, stateLock: folder + "/state.lock", socketNote: folder + "/state.socket")
+    }
+
     private func client() throws -> ControlClient {
         try ControlClient(connectingTo: folder + "/control.sock", program: "test")
     }
@@ -124,16 +128,41 @@ extension EchoHandler {
         server.stop()
     }
 
+    @Test func aServerWhoseSocketWasDeletedListensAgain() throws {
+        let before = try client()
+        try Files.removeIfPresent(folder + "/control.sock")
+        try server.listenAgain()
+        _ = try client().call(.wake(volume: "new"))
+        _ = try before.call(.wake(volume: "old"))
+        #expect(handler.wakes.withLock { $0 } == ["new", "old"])
+        server.stop()
+    }
+
+    @Test func theSocketOfTheStateFolderCountsWhileItsLockIsHeld() throws {
+        let elsewhere = ControlPaths(
+            runtimeDirectory: folder + "/other",
+            stateLock: folder + "/state.lock",
+            socketNote: folder + "/state.socket"
+        )
+        let launcher = FlusherLauncher(paths: elsewhere, executable: "/bin/false")
+        try Files.writeAtomically(folder + "/state.socket", Array((folder + "/control.sock").utf8))
+        #expect(try launcher.connectIfRunning(program: "x") == nil)
+        let lock = try FileLock(acquiring: folder + "/state.lock")
+        #expect(try launcher.connect(program: "x").flusherPID == getpid())
+        withExtendedLifetime(lock) {}
+        server.stop()
+    }
+
     @Test func nobodyListeningIsToldApart() throws {
         server.stop()
         #expect(
-            try FlusherLauncher(paths: ControlPaths(runtimeDirectory: folder)).connectIfRunning(program: "x") == nil
+            try FlusherLauncher(paths: paths).connectIfRunning(program: "x") == nil
         )
     }
 
     @Test func aProgramThatEndsAtOnceIsReportedAsNotStarted() throws {
         server.stop()
-        let launcher = FlusherLauncher(paths: ControlPaths(runtimeDirectory: folder), executable: "/bin/false")
+        let launcher = FlusherLauncher(paths: paths, executable: "/bin/false")
         do throws(ControlError) {
             _ = try launcher.connect(program: "x", timeout: 10)
             Issue.record("connected to /bin/false")

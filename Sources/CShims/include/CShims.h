@@ -44,6 +44,8 @@ int moorage_open_beneath(int dir, const char *_Nonnull path, int flags);
 
 /// Sets or tests an open-file-description lock on the whole file: 0, or -1 with errno.
 int moorage_ofd_lock(int fd, int exclusive);
+/// Lets go of the lock for every descriptor of this open file, a child's before its exec too: 0, or -1 with errno.
+int moorage_ofd_unlock(int fd);
 /// 1 when another open file description holds a conflicting lock, 0 when none does, -1 with errno.
 int moorage_ofd_lock_test(int fd);
 

@@ -95,7 +95,8 @@ struct MountProcess {
 
     private func isHeldByFlusher(_ places: VolumePlaces) -> Bool {
         let holder = FileLock.holder(of: places.mountLock)
-        return !holder.isHeld || holder.pid == FileLock.holder(of: instance.directories.flusherLock).pid
+        let locks = [instance.directories.stateLock, instance.directories.flusherLock]
+        return !holder.isHeld || locks.contains { holder.pid == FileLock.holder(of: $0).pid }
     }
 
     private func openJournal(_ places: VolumePlaces) throws(CommandFailure) -> Journal {

@@ -14,17 +14,20 @@ package struct FileLock: ~Copyable, Sendable {
 
     /// Takes the lock, creating the file when missing; nil when another process holds it.
     ///
-    /// The file then holds this process's pid, for people to read only.
+    /// The file then holds this process's pid, for people to read only: on a full disk it may stay empty.
     package init?(acquiring path: String) throws(SystemError) {
         let file = try FileDescriptor.open(path, O_RDWR | O_CREAT | O_NOFOLLOW)
         if moorage_ofd_lock(file.raw, 1) != 0 {
             if errno == EAGAIN || errno == EACCES { return nil }
             throw SystemError.last("fcntl", path)
         }
-        try file.truncate(to: 0)
-        try file.write(Array("\(getpid())\n".utf8))
+        try? file.truncate(to: 0)
+        try? file.write(Array("\(getpid())\n".utf8))
         self.file = file
     }
+
+    /// Closing alone does not do: a child that was forked and has not reached its exec has the descriptor too.
+    deinit { _ = moorage_ofd_unlock(file.raw) }
 
     /// Whether some process holds the lock at `path` now, and the pid it wrote down.
     package static func holder(of path: String) -> (isHeld: Bool, pid: Int32?) {

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Configuration
+internal import Control
+internal import Glibc
+internal import Platform
+
+/// What makes a process the one flusher: the locks of its runtime folder and of its state folder.
+///
+/// Commands without XDG_RUNTIME_DIR (cron, ssh) have another runtime folder than the session, and the same state. They
+/// find the flusher by a note in the state folder, which means something only while the lock there is held.
+final class FlusherPost {
+    private let directories: Directories
+    private var runtimeLock: FileLock
+    private let stateLock: FileLock?
+
+    /// Takes the locks; nil when another process holds one of them.
+    init?(_ directories: Directories) throws(SystemError) {
+        try Files.makeDirectories(directories.runtime)
+        guard let runtimeLock = try FileLock(acquiring: directories.flusherLock) else { return nil }
+        do throws(SystemError) {
+            guard let lock = try FileLock(acquiring: directories.stateLock) else { return nil }
+            stateLock = consume lock
+        } catch {
+            // Uploads are what empties a full disk.
+            guard [ENOSPC, EDQUOT, EROFS].contains(error.code) else { throw error }
+            Log.warning("flusher", "goes on without a lock: \(error)")
+            stateLock = nil
+        }
+        self.directories = directories
+        self.runtimeLock = runtimeLock
+    }
+
+    /// Notes in the state folder where we listen.
+    ///
+    /// That needs no space when the last flusher listened there too.
+    func announce() {
+        guard stateLock != nil else { return }
+        let (note, socket) = (directories.socketNote, Array(directories.controlSocket.utf8))
+        guard (try? Files.read(note, limit: 4096)) != socket else { return }
+        do throws(SystemError) {
+            try Files.removeAbandoned(of: note)
+            try Files.writeAtomically(note, socket)
+        } catch {
+            Log.warning("flusher", "commands with another runtime folder will not find it: \(error)")
+        }
+    }
+
+    /// Listens again where somebody deleted the socket, as a logout does with XDG_RUNTIME_DIR.
+    ///
+    /// Nobody could start another flusher in our place, and whoever comes back must find this one.
+    func restore(_ server: ControlServer) {
+        func isGone(_ path: String) -> Bool { (try? FileStatus.of(path)) == nil }
+        // Whoever deletes the state too wants no folder back.
+        guard isGone(directories.controlSocket), !isGone(directories.state) else { return }
+        do {
+            try PrivateDirectory.prepare(directories.runtime)
+            if let lock = try FileLock(acquiring: directories.flusherLock) { runtimeLock = lock }
+            try server.listenAgain()
+            Log.notice("flusher", "listens again: its socket was deleted")
+        } catch {
+            Log.debug("flusher", "its socket was deleted: \(error)")
+        }
+    }
+}
