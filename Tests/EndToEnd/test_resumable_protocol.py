@@ -258,16 +258,22 @@ def test_lengths_must_agree(dialect):
         _, response = dialect.create(TARGET, body=b"12345", complete=True, length=6)
         assert response.status == 400
         url, _ = dialect.create(TARGET, length=10)
-        assert dialect.append(url, 0, b"x" * 11, False).status == 400
         assert dialect.append(url, 0, b"x" * 9, True).status == 400
         assert dialect.append(url, 0, b"x" * 10, True).status in (200, 201)
     # A creation that ends the upload fixes its length, also when it is cut.
     url = cut_creation(dialect, b"x" * 5, declared=20)
     offset, _ = dialect.offset(url)
-    response = dialect.append(url, offset, b"y" * (30 - offset), True)
-    assert response.status == 400
+    assert dialect.append(url, offset, b"y" * (19 - offset), True).status == 400
     assert dialect.offset(url) == (offset, False)
     assert dialect.append(url, offset, b"y" * (20 - offset), True).status in (200, 201)
+
+
+def test_content_behind_the_known_end_ends_the_upload(dialect):
+    url = cut_creation(dialect, b"x" * 5, declared=20)
+    offset, _ = dialect.offset(url)
+    assert dialect.append(url, offset, b"y" * (30 - offset), True).status == 400
+    assert dialect.ask("HEAD", url, dialect.fields())[1].status == 404
+    assert dialect.append(url, offset, b"y" * (20 - offset), True).status == 404
 
 
 def test_the_offset_is_also_told_to_get(open_server):

@@ -27,6 +27,7 @@ extension ResumableUploadHandler {
         }
         switch length(of: asked, from: upload.offset, known: upload.manifest.length, content: declared) {
         case .inconsistent: reply.sendProblem(.inconsistentLength, offset: upload.offset)
+        case .beyondEnd: invalidate(upload, reply)
         case .tooLarge:
             let limits = announcedLimits(of: upload)
             reply.sendTooLarge("larger than uploads may be here", limits: limits, offset: upload.offset)
@@ -87,6 +88,8 @@ extension ResumableUploadHandler {
     enum LengthVerdict: Hashable {
         case length(Int64?)
         case inconsistent
+        /// The content goes on behind the known end.
+        case beyondEnd
         case tooLarge
     }
 
@@ -95,6 +98,7 @@ extension ResumableUploadHandler {
         var length = known
         let end = content.map { offset.addingReportingOverflow($0) }
         if let end, end.overflow || end.partialValue > limits.maxSize { return .tooLarge }
+        if let end, let known, end.partialValue > known { return .beyondEnd }
         for said in [asked.length, asked.completes ? end?.partialValue : nil] {
             guard let said else { continue }
             if let length, length != said { return .inconsistent }
@@ -131,6 +135,12 @@ extension ResumableUploadHandler {
         return false
     }
 
+    /// Ends an upload whose client sends more than it said there is: what arrived cannot be what it means.
+    private func invalidate(_ upload: StoredUpload, _ reply: Reply) {
+        reply.sendProblem(.inconsistentLength, offset: upload.offset)
+        store.remove(upload)
+    }
+
     func fail(_ failure: UploadReceiver.Failure, _ upload: StoredUpload, _ reply: Reply) {
         let offset = upload.offset
         switch failure {
@@ -138,7 +148,7 @@ extension ResumableUploadHandler {
         case .body(.cutShort): reply.sendError(400, "the content broke off", offset: offset)
         case .body(.timedOut): reply.sendError(408, "the content came too slowly", offset: offset)
         case .body(.malformed(let text)): reply.sendError(400, text, offset: offset)
-        case .tooLong where upload.manifest.length != nil: reply.sendProblem(.inconsistentLength, offset: offset)
+        case .tooLong where upload.manifest.length == offset: invalidate(upload, reply)
         case .tooLong:
             let limits = announcedLimits(of: upload)
             reply.sendTooLarge("larger than uploads or appends may be here", limits: limits, offset: offset)

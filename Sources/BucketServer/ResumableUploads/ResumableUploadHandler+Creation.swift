@@ -14,7 +14,7 @@ extension ResumableUploadHandler {
             return reply.sendError(400, "bad upload fields")
         }
         switch length(of: asked, from: 0, known: nil, content: exchange.body.declaredLength) {
-        case .inconsistent: reply.sendProblem(.inconsistentLength)
+        case .inconsistent, .beyondEnd: reply.sendProblem(.inconsistentLength)
         case .tooLarge: reply.sendTooLarge("larger than uploads may be here", limits: limitsOfAll)
         case .length(let length): create(exchange, asked, length)
         }
