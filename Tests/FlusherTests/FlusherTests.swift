@@ -43,6 +43,24 @@ import Testing
         try fixture.stop(client)
     }
 
+    @Test func aVolumeMountedAMomentAgoIsToldOf() throws {
+        try withFlusher { fixture, client in
+            guard case .status(let before) = try client.call(.status) else { return }
+            #expect(before.volumes.count == 1)
+            let other = try VolumeDescription(bucket: "c", prefix: "", values: OptionValues(), environment: [:])
+            let places = fixture.directories.places(of: other)
+            try places.prepare()
+            let journal = try Journal.recovering(directory: places.state).journal
+            _ = try journal.createFile(at: ObjectKey("y"), attributes: FlusherFixture.attributes, remote: .absent)
+            try other.save(to: places.description)
+            guard case .uploads(let uploads) = try client.call(.uploads(selection: UploadSelection())) else { return }
+            #expect(uploads.map(\.path) == ["y"])
+            guard case .status(let after) = try client.call(.status) else { return }
+            #expect(after.volumes.count == 2)
+            try journal.remove(at: ObjectKey("y"), remote: .absent)
+        }
+    }
+
     private func bytes(_ count: Int, _ seed: UInt64) -> [UInt8] {
         var random = SeededGenerator(seed: seed)
         return (0..<count).map { _ in UInt8(truncatingIfNeeded: random.next()) }

@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 internal import Base
+internal import Configuration
 internal import Control
 internal import Database
 internal import Journal
@@ -62,13 +63,18 @@ extension Engine {
     }
 
     func sessions(_ selection: UploadSelection) -> [VolumeSession] {
-        // A client may come before the volumes were opened for the first time.
-        let all =
-            state.wait(timeout: 30) { state -> [VolumeSession]? in
-                state.hasScanned || state.isStopping ? state.volumes.values.map(\.session) : nil
-            } ?? []
-        let wanted = all.filter { selection.volumes.isEmpty || selection.volumes.contains($0.id) }
+        // A client may come before the volumes were opened for the first time, or right after another one was mounted.
+        if hasUnopened(selection) { scanVolumes() }
+        let wanted = state.inspect { $0.volumes.values.map(\.session) }.filter { selection.means($0.id) }
         return wanted.sorted { $0.id < $1.id }
+    }
+
+    /// Whether there may be volumes that are neither open nor known to be broken.
+    private func hasUnopened(_ selection: UploadSelection) -> Bool {
+        let known = state.inspect { Set($0.volumes.keys).union($0.failed.keys) }
+        return VolumeDescription.all(in: options.directories).volumes.contains {
+            selection.means($0.id) && !known.contains($0.id)
+        }
     }
 
     /// Carries out a verb on the rows of a selection.
@@ -180,6 +186,9 @@ extension Volume {
 }
 
 extension UploadSelection {
+    /// Whether a volume may have rows that are meant.
+    func means(_ volume: String) -> Bool { volumes.isEmpty || volumes.contains(volume) }
+
     /// Whether a row is meant.
     func means(_ node: JournalNode, in volume: String) -> Bool {
         if !ids.isEmpty, ids.contains(UploadReport.id(volume, node.id)) { return true }

@@ -38,8 +38,6 @@ final class Engine: Sendable {
         var lackingSpace: Set<RowID> = []
         /// The threads that have not ended, by name.
         var threads: Set<String> = []
-        /// The volumes were looked for at least once.
-        var hasScanned = false
     }
 
     let options: FlusherOptions
@@ -120,7 +118,6 @@ final class Engine: Sendable {
             if let scan = due({ $0.scanAt }) {
                 state.inspect { $0.scanAt = scan + 30 }
                 scanVolumes()
-                state.update { $0.hasScanned = true }
             }
             for id in volumesToRefresh() { refresh(id) }
             if let audit = due({ $0.auditAt }) {
