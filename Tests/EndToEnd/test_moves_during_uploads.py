@@ -345,3 +345,45 @@ def test_a_file_takes_the_place_of_the_folder_it_was_in(instance, client):
     shell("mv d/a t; mv d/x/b b; rmdir d/x d; mv t d; mv e/a t; rmdir e; mv t e; echo more >> e", cwd=mount.path)
     instance.flush(timeout=30)
     assert bodies(client) == {"d": b"d/a", "b": b"d/x/b", "e": b"e/amore\n"}
+
+
+def append(mount, name):
+    with open(mount / name, "ab") as file:
+        file.write(b"+")
+
+
+def cut(mount, name):
+    os.truncate(mount / name, 3)
+
+
+@pytest.mark.parametrize("change", [append, cut])
+@pytest.mark.parametrize("is_changed_first", [False, True])
+def test_the_only_copy_of_bytes_stays_at_the_remote(instance, proxy, client, change, is_changed_first):
+    """What was renamed and changed, and cannot be sent: the object that its bytes came from is kept until it is."""
+    client.put_object(Bucket="bucket", Key="a", Body=b"0123456789")
+    instance.configure(quiet_period="0s")
+    mount = instance.mount("s3://bucket")
+    for name in ("a", "b"):
+        for _ in range(100):
+            proxy.rule("respond", status=403, method="PUT", path="/bucket/" + name)
+    if is_changed_first:
+        change(mount, "a")
+        wait_until(lambda: instance.uploads()[0]["attempts"] > 0, 20, "the upload to be refused")
+        os.rename(mount / "a", mount / "b")
+    else:
+        os.rename(mount / "a", mount / "b")
+        change(mount, "b")
+
+    def refused():
+        uploads = {upload["path"]: upload for upload in instance.uploads()}
+        return uploads["b"]["attempts"] > 1 and any(w["reason"] == "dependency" for w in uploads["a"]["waiting"])
+
+    wait_until(refused, 30, "the upload to be refused, and the deletion to wait for it")
+    assert bodies(client) == {"a": b"0123456789"}
+    instance.run("uploads", "cancel", mount / "b")
+    wait_until(lambda: instance.uploads() == [], 20, "nothing to be pending")
+    assert tree(mount) == {"a"} and bodies(client) == {"a": b"0123456789"}
+    proxy.clear()
+    os.rename(mount / "a", mount / "b")
+    change(mount, "b")
+    assert_same(mount, client, {"b": b"0123456789+" if change is append else b"012"})

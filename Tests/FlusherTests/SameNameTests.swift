@@ -170,4 +170,77 @@ import Testing
             #expect(left.isEmpty && store.holds([ObjectKey("a"): [9, 9]]))
         }
     }
+
+    /// A renamed file whose bytes were fetched since it was changed, and that the remote refuses.
+    private func withRefusedRename(_ body: (FakeStore, FlusherFixture, ControlClient) throws -> Void) throws {
+        let store = FakeStore()
+        let remote = RemoteState.file(store.foreign("a", [1, 2, 3]), attributes)
+        store.state.withLock { $0.refusals["put"] = .forbidden }
+        try withFlusher(store) { fixture, client in
+            let journal = fixture.journal
+            let (from, to) = (ObjectKey("a"), ObjectKey("b"))
+            try journal.rename(from: from, to: to, sourceRemote: remote, targetRemote: .absent)
+            let node = try journal.beginWriting(at: to, remote: .absent)
+            let generation = try #require(node.generation)
+            let file = try journal.openStaging(generation.id, creating: true)
+            try [4].withUnsafeBytes { try file.write($0, at: 3) }
+            var content = generation.content
+            content.write(ByteRange(3, 4))
+            try journal.seal(node.id, generation.id, content: content, modified: nil)
+            try journal.synchronizeSealed()
+            _ = try client.call(.wake(volume: nil))
+            for _ in 0..<1000 where store.requests("put") < 2 { usleep(20_000) }
+            _ = try fixture.flush(client, timeout: 1)
+            #expect(try journal.node(at: to)?.generation?.underlay == Underlay.none, "fetched")
+            #expect(store.holds([from: [1, 2, 3]]), "the only copy of these bytes that the remote has")
+            try body(store, fixture, client)
+        }
+    }
+
+    @Test func whatARenamedFileWasFetchedFromStaysUntilItArrives() throws {
+        try withRefusedRename { store, fixture, client in
+            store.state.withLock { $0.refusals = [:] }
+            let left = try fixture.flush(client, timeout: 20)
+            #expect(left.isEmpty && store.holds([ObjectKey("b"): [1, 2, 3, 4]]), "\(left)")
+        }
+    }
+
+    @Test func cancellingARenameLeavesTheRemoteAsItIs() throws {
+        try withRefusedRename { store, fixture, client in
+            let selection = UploadSelection(paths: ["b"])
+            guard case .changed = try client.call(.change(verb: .cancel, selection: selection)) else {
+                Issue.record("not cancelled")
+                return
+            }
+            let left = try fixture.flush(client, timeout: 20)
+            #expect(try left.isEmpty && fixture.pending().isEmpty)
+            #expect(store.holds([ObjectKey("a"): [1, 2, 3]]))
+        }
+    }
+
+    @Test func manyNamesThatMoveOnByOneAreUntangled() throws {
+        let store = FakeStore()
+        let count = 150
+        let names = (0..<count).map { ObjectKey("f\($0)") }
+        let remotes = names.enumerated().map { index, name in
+            RemoteState.file(store.foreign(name.string, [UInt8(index)]), attributes)
+        }
+        try withFlusher(store, quietPeriod: 60) { fixture, client in
+            let (journal, aside) = (fixture.journal, ObjectKey("t"))
+            try journal.rename(from: names[0], to: aside, sourceRemote: remotes[0], targetRemote: .absent)
+            for index in 1..<count {
+                let (from, to) = (names[index], names[index - 1])
+                try journal.rename(from: from, to: to, sourceRemote: remotes[index], targetRemote: remotes[index - 1])
+            }
+            let last = names[count - 1]
+            try journal.rename(from: aside, to: last, sourceRemote: .absent, targetRemote: remotes[count - 1])
+            let left = try fixture.flush(client, timeout: 60)
+            let isDone = left.isEmpty
+            #expect(isDone, "\(left.count) are left")
+            var expected: [ObjectKey: [UInt8]] = [:]
+            for index in 0..<count { expected[names[index]] = [UInt8((index + 1) % count)] }
+            let isRight = store.holds(expected)
+            #expect(isRight)
+        }
+    }
 }

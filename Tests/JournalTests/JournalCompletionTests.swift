@@ -190,6 +190,76 @@ import Testing
         #expect(whole.underlay == .none && whole.content.extents.byteCount == 10)
     }
 
+    /// A file that was renamed and then changed, its bytes fetched for an upload that has not ended.
+    private func fetchedAfterARename() throws -> (row: JournalNode, transfer: TransferID) {
+        try journal.rename(from: "a", to: "b", sourceRemote: fixture.remoteFile, targetRemote: .absent)
+        try fixture.save("b", "new")
+        let transfer = try fixture.begin("b")
+        try journal.hydrated(try #require(transfer.generation), [ByteRange(3, 10)])
+        return (try fixture.row("b"), transfer.id)
+    }
+
+    @Test func whatBytesWereFetchedFromStaysUntilTheyArrive() throws {
+        let (row, transfer) = try fetchedAfterARename()
+        #expect(row.generation?.origin?.key == "a" && row.generation?.origin?.version == fixture.old)
+        #expect(try journal.blockers(of: fixture.row("a")) == [.arrival(row.id)])
+        try fixture.recover(boot: "two")
+        #expect(try journal.blockers(of: fixture.row("a")) == [.arrival(row.id)], "after power loss")
+        // Newer content over the one that is sent, and another name.
+        try fixture.save("b", "newer")
+        try journal.rename(from: "b", to: "c", sourceRemote: .absent, targetRemote: .absent)
+        #expect(try journal.blockers(of: fixture.row("a")) == [.arrival(row.id)])
+        _ = try journal.completeTransfer(transfer, version: fixture.new)
+        #expect(try journal.blockers(of: fixture.row("a")).isEmpty)
+        #expect(try journal.blockers(of: fixture.row("b")) == [.source(row.id)])
+    }
+
+    @Test func bytesFetchedByWayOfAnOlderContentKeepTheirOrigin() throws {
+        let (row, transfer) = try fetchedAfterARename()
+        try fixture.save("b", "newer")
+        try journal.removeTransfer(transfer)
+        let second = try fixture.begin("b")
+        let whole = try journal.hydrated(try #require(second.generation), [ByteRange(5, 10)])
+        #expect(whole.underlay == .none && whole.origin?.key == "a")
+        #expect(try journal.blockers(of: fixture.row("a")) == [.arrival(row.id)])
+    }
+
+    @Test func whatWasWrittenWhollyAnewHasNoOrigin() throws {
+        try journal.rename(from: "a", to: "b", sourceRemote: fixture.remoteFile, targetRemote: .absent)
+        try fixture.save("b", "0123456789")
+        _ = try fixture.begin("b")
+        #expect(try fixture.row("b").generation?.origin == nil)
+        #expect(try journal.blockers(of: fixture.row("a")).isEmpty)
+    }
+
+    @Test func anObjectThatIsAnotherByNowIsKeptForNobody() throws {
+        let (row, _) = try fetchedAfterARename()
+        try fixture.save("a", "other")
+        #expect(try journal.blockers(of: fixture.row("a")) == [.arrival(row.id)])
+        try journal.rebase(try fixture.row("a"), onto: .version(fixture.new))
+        #expect(try journal.blockers(of: fixture.row("a")).isEmpty)
+    }
+
+    @Test func cancelBringsBackWhatBytesWereFetchedFrom() throws {
+        let (row, _) = try fetchedAfterARename()
+        let isCancelled = try journal.cancel(row.id)
+        #expect(try isCancelled && fixture.paths().isEmpty)
+    }
+
+    @Test func aLongCircleIsBrokenByOneThatWasFetched() throws {
+        let names = (0..<200).map { ObjectKey("f\($0)") }
+        try journal.rename(from: names[0], to: "t", sourceRemote: fixture.remoteFile, targetRemote: .absent)
+        for index in names.indices.dropFirst() {
+            let (from, to) = (names[index], names[index - 1])
+            try journal.rename(from: from, to: to, sourceRemote: fixture.remoteFile, targetRemote: .absent)
+        }
+        try journal.rename(from: "t", to: names[199], sourceRemote: .absent, targetRemote: .absent)
+        let transfer = try fixture.begin(names[7])
+        try journal.hydrated(try #require(transfer.generation), [ByteRange(0, 10)])
+        #expect(try journal.blockers(of: fixture.row(names[8])).isEmpty)
+        #expect(try !journal.blockers(of: fixture.row(names[9])).isEmpty)
+    }
+
     @Test func twoFilesThatChangeNamesWaitForEachOtherUntilOneIsFetched() throws {
         try journal.exchange("a", "b", firstRemote: fixture.remoteFile, secondRemote: .file(fixture.new, .file()))
         let (one, two) = (try fixture.row("a"), try fixture.row("b"))

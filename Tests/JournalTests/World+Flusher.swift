@@ -79,7 +79,7 @@ extension World {
     private func begin(_ node: JournalNode, _ blockers: [Blocker]) throws {
         let mayBegin = blockers.allSatisfy { blocker in
             switch blocker {
-            case .source, .ancestor, .descendant: true
+            case .source, .arrival, .ancestor, .descendant: true
             default: false
             }
         }

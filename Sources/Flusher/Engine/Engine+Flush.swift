@@ -64,7 +64,7 @@ extension Engine {
             scanVolumes()
             let (open, failed) = state.inspect { (Set($0.volumes.keys), $0.failed) }
             let closed = VolumeDescription.all(in: options.directories).volumes.first {
-                !open.contains($0.id) && (selection.volumes.isEmpty || selection.volumes.contains($0.id))
+                !open.contains($0.id) && selection.means($0.id)
             }
             guard let closed else { return nil }
             if let reason = failed[closed.id] { return "\(closed.remote): \(reason)" }
@@ -178,15 +178,5 @@ extension UploadSelection {
         if means(node, in: volume) { return true }
         guard let path = node.conflictOf else { return false }
         return paths.contains { path.isInside(ObjectKey($0)) }
-    }
-}
-
-extension Blocker {
-    /// The row that must go first, if it is one.
-    fileprivate var row: NodeID? {
-        switch self {
-        case .source(let id), .descendant(let id), .ancestor(let id), .folder(let id): id
-        case .open, .transfer, .generation: nil
-        }
     }
 }

@@ -34,7 +34,7 @@ extension Engine {
             state.scheduler.block(row.id, on: nil, detail: "the remote is not known yet", now: .now())
             return nil
         }
-        let job = RunningJob(row: row.id, path: .root)
+        let job = RunningJob(row: row.id, closesLongCircle: row.closesLongCircle, path: .root)
         state.jobs[row.id] = job
         let settings = WorkSettings(
             gate: gate,

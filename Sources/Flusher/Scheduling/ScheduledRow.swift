@@ -36,6 +36,8 @@ package struct ScheduledRow: Hashable, Sendable {
     package var priority: Int
     package var size: Size
     package var facts: WorkFacts
+    /// It was found to close a circle of very many rows that wait for each other: it should break it.
+    package var closesLongCircle = false
 
     package init(id: RowID, sequence: Int64, priority: Int = 0, size: Size, facts: WorkFacts) {
         self.id = id
@@ -53,6 +55,7 @@ extension ScheduledRow {
         var other = other
         other.facts.isForced = facts.isForced
         other.facts.dependency = facts.dependency
+        other.closesLongCircle = closesLongCircle
         return self == other
     }
 }

@@ -145,6 +145,7 @@ package struct Scheduler: Sendable {
         guard entries[id] != nil else { return }
         unlink(id)
         entries[id]?.row.facts.dependency = detail
+        entries[id]?.row.closesLongCircle = false
         if let blocker, blocker != id, isToCome(blocker, since: started), !breaksCircle(id, blocker, now: now) {
             link(id, to: blocker)
             entries[id]?.fruitless = 0
@@ -172,6 +173,9 @@ package struct Scheduler: Sendable {
         return Double(1 << count)
     }
 
+    /// Of how many rows a circle is that its members do not find by themselves.
+    package static let longCircle = 64
+
     /// The longest pause, as a power of two of the usual one.
     private static let longestPause = 6
 
@@ -183,16 +187,22 @@ package struct Scheduler: Sendable {
     }
 
     /// Whether rows would wait for each other in a circle, which nothing would end; the others then look again.
+    ///
+    /// Of a long one only some do, for each may look at all of it then: a few next to each other, of which one at least
+    /// has content.
     private mutating func breaksCircle(_ id: RowID, _ blocker: RowID, now: Timestamp) -> Bool {
         var chain = [blocker]
         while let next = entries[chain[chain.count - 1]]?.blocker, next != id, chain.count <= entries.count {
             chain.append(next)
         }
         guard entries[chain[chain.count - 1]]?.blocker == id else { return false }
-        for member in chain {
+        let isLong = chain.count >= Self.longCircle
+        for member in isLong ? chain.prefix(8) : chain[...] {
             unlink(member)
+            if isLong { entries[member]?.row.closesLongCircle = true }
             reconsider(member, now: now)
         }
+        if isLong { entries[id]?.row.closesLongCircle = true }
         return true
     }
 

@@ -15,6 +15,7 @@ extension RowWork {
             case .generation(let id):
                 if let transfer = session.transfer(showing: id) { try clear(transfer.id) }
             case .source(let other): try waitInCircle(other, of: node, "its old content is being copied")
+            case .arrival(let other): throw .blocked(other, "what has its old content now is not at the remote yet")
             case .descendant(let other): try waitInCircle(other, of: node, "something in it must go first")
             case .ancestor(let other): try waitInCircle(other, of: node, "a folder above it is a file at the remote")
             case .folder(let other): throw .blocked(other, "a folder above it is made first")
@@ -38,7 +39,10 @@ extension RowWork {
     /// fetched here, so that it needs its source no more.
     private func waitInCircle(_ other: NodeID, of node: JournalNode, _ reason: String) throws(WorkFailure) {
         let circle = try circle(from: node, through: other)
-        if let smallest = circle.min(by: { ($0.size, $0.id) < ($1.size, $1.id) }), smallest.id == node.id {
+        let smallest = circle.min { ($0.size, $0.id) < ($1.size, $1.id) }
+        // Each member looks from itself, so that all agree, but only some of a very long one look at all.
+        let breaksLong = job.closesLongCircle && !circle.isEmpty && node.generation != nil
+        if smallest?.id == node.id || breaksLong {
             try fetchWhole(node)
             // Those that wait for this row may go on now.
             throw .changed
@@ -46,15 +50,16 @@ extension RowWork {
         throw .blocked(other, reason)
     }
 
-    /// The rows that wait for each other in a circle with `node`; empty when there is none.
+    /// The rows with content that wait for each other in a circle with `node`; empty when there is none.
     private func circle(from node: JournalNode, through next: NodeID) throws(WorkFailure) -> [JournalNode] {
         var members = [node]
+        var seen: Set<NodeID> = [node.id]
         var current = next
-        // A longer circle is broken by the smallest of the first rows all the same: each member looks from itself.
-        while members.count < 64 {
+        while members.count <= Scheduler.longCircle || job.closesLongCircle {
             let id = current
-            guard let row = try journal({ (journal) throws(JournalError) in try journal.node(id) }) else { return [] }
-            if members.contains(where: { $0.id == id }) { return [] }
+            guard seen.insert(id).inserted,
+                let row = try journal({ (journal) throws(JournalError) in try journal.node(id) })
+            else { return [] }
             members.append(row)
             let blockers = try journal { (journal) throws(JournalError) in try journal.blockers(of: row) }
             guard let following = blockers.firstOfCircle else { return [] }

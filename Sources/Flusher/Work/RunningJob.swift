@@ -16,11 +16,14 @@ final class RunningJob: Sendable {
     }
 
     let row: RowID
+    /// It closes a circle of very many rows, and is to break it.
+    let closesLongCircle: Bool
     let cancellation = CancellationFlag()
     private let state: Lock<State>
 
-    init(row: RowID, path: ObjectKey) {
+    init(row: RowID, closesLongCircle: Bool = false, path: ObjectKey) {
         self.row = row
+        self.closesLongCircle = closesLongCircle
         state = Lock(State(path: path))
     }
 

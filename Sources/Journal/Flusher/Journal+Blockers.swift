@@ -15,6 +15,8 @@ package enum Blocker: Hashable, Sendable {
     case generation(GenerationID)
     /// Another row's content is still to be copied from the object at its key.
     case source(NodeID)
+    /// Another row's content was fetched from the object at its key, and is not at the remote again yet.
+    case arrival(NodeID)
     /// A row below it, of what was in a folder by its name, must go first: not every store holds both at once.
     case descendant(NodeID)
     /// A folder above it still has, at the remote, an object by the folder's own name.
@@ -23,13 +25,23 @@ package enum Blocker: Hashable, Sendable {
     case folder(NodeID)
 }
 
+extension Blocker {
+    /// The row that must go first, if it is one.
+    package var row: NodeID? {
+        switch self {
+        case .source(let id), .arrival(let id), .descendant(let id), .ancestor(let id), .folder(let id): id
+        case .open, .transfer, .generation: nil
+        }
+    }
+}
+
 extension Journal {
     /// What must happen before the object at a row's key may be changed, at most a few of each kind; empty: nothing.
     ///
     /// A file whose own transfer runs is not blocked by it. Rows may wait for each other in a circle (a swap of two
     /// names; a file moved into a new folder of its old name, or to the name of the folder it was in): one that is
-    /// blocked by nothing but `source`, `ancestor` and `descendant` may begin its transfer and be hydrated, after
-    /// which it needs no source any more.
+    /// blocked by nothing but `source`, `arrival`, `ancestor` and `descendant` may begin its transfer and be hydrated,
+    /// after which it needs no source any more. A row in such a circle does not wait for the `arrival` of another one.
     package func blockers(of node: JournalNode) throws(JournalError) -> [Blocker] {
         try snapshot { tables throws(JournalError) in
             var result: [Blocker] = node.isOpen ? [.open] : []
@@ -37,14 +49,9 @@ extension Journal {
             if case .generation(let id) = node.generation?.underlay, try tables.isInTransfer(id) {
                 result.append(.generation(id))
             }
-            result += try tables.readers(of: node).map { .source($0) }
-            if node.kind != .directory {
-                result += try tables.someDescendants(of: node.path).map { .descendant($0) }
-            }
-            if node.isTombstone {
-                if let folder = try tables.ancestor(of: node.path, "kind = 1") { result.append(.folder(folder)) }
-            } else if let ancestor = try tables.ancestor(of: node.path, "base <> 0") {
-                result.append(.ancestor(ancestor))
+            for blocker in try tables.rowsInTheWay(of: node) {
+                if case .arrival(let other) = blocker, try tables.waits(other, for: node.id) { continue }
+                result.append(blocker)
             }
             return result
         }
@@ -52,17 +59,58 @@ extension Journal {
 }
 
 extension Tables {
-    /// Other rows whose content, or the content of a transfer of theirs, shows the object at this row's key.
-    fileprivate func readers(of node: JournalNode) throws(JournalError) -> [NodeID] {
+    /// The rows that must do something first.
+    fileprivate func rowsInTheWay(of node: JournalNode) throws(JournalError) -> [Blocker] {
+        var result = try readers(of: node)
+        if node.kind != .directory {
+            result += try someDescendants(of: node.path).map { .descendant($0) }
+        }
+        if node.isTombstone {
+            if let folder = try ancestor(of: node.path, "kind = 1") { result.append(.folder(folder)) }
+        } else if let ancestor = try ancestor(of: node.path, "base <> 0") {
+            result.append(.ancestor(ancestor))
+        }
+        return result
+    }
+
+    /// Whether a row waits, through others perhaps, for another one.
+    fileprivate func waits(_ id: NodeID, for other: NodeID) throws(JournalError) -> Bool {
+        var seen: Set<NodeID> = [id]
+        var queue = [id]
+        while let id = queue.popLast() {
+            guard let row = try node(id) else { continue }
+            for next in try rowsInTheWay(of: row).compactMap(\.row) {
+                if next == other { return true }
+                if seen.insert(next).inserted { queue.append(next) }
+            }
+        }
+        return false
+    }
+
+    /// Other rows whose content, or the content of a transfer of theirs, shows the object at this row's key, or was
+    /// fetched from the very version that is there.
+    fileprivate func readers(of node: JournalNode) throws(JournalError) -> [Blocker] {
         guard node.kind != .directory || node.base != .absent else { return [] }
         // From the generations that show the object, up through those that show them.
         let sql = """
-            WITH RECURSIVE shows (id) AS (
-                SELECT id FROM generation WHERE underlay_key = ?1
-                UNION SELECT g.id FROM generation g JOIN shows s ON g.underlay_generation = s.id)
-            SELECT n.id FROM node n JOIN shows s ON n.generation = s.id WHERE n.id <> ?2 LIMIT 4
+            WITH RECURSIVE shows (id, base) AS (
+                SELECT id, id FROM generation WHERE underlay_key = ?1
+                UNION SELECT g.id, s.base FROM generation g JOIN shows s ON g.underlay_generation = s.id)
+            SELECT n.id, g.underlay, g.underlay_tag, g.underlay_size, g.underlay_modified
+            FROM node n JOIN shows s ON n.generation = s.id JOIN generation g ON g.id = s.base WHERE n.id <> ?2
             """
-        return try connection.all(sql, [.key(node.path), .integer(node.id.value)]) { NodeID($0.integer(0)) }
+        var result: [Blocker] = []
+        try connection.each(sql, [.key(node.path), .integer(node.id.value)]) { row in
+            guard result.count < 4 else { return }
+            let id = NodeID(row.integer(0))
+            if row.integer(1) != 0 { return result.append(.source(id)) }
+            switch node.base {
+            case .absent: return
+            case .version(let version) where !version.isSame(as: Encoding.version(row, 2)): return
+            case .version, .unknown: result.append(.arrival(id))
+            }
+        }
+        return result
     }
 
     fileprivate func transfersInTheWay(of node: JournalNode) throws(JournalError) -> [TransferID] {

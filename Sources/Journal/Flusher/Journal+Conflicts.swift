@@ -42,8 +42,10 @@ extension Journal {
     package func cancel(_ id: NodeID) throws(JournalError) -> Bool {
         try write { tables throws(JournalError) in
             guard let row = try tables.node(id), !row.isOpen else { return false }
-            for source in try tables.sources(of: row) {
-                if let buried = try tables.node(at: source), buried.isTombstone { try tables.delete(buried) }
+            if let source = try tables.origin(of: row.generation), let buried = try tables.node(at: source.key),
+                buried.isTombstone
+            {
+                try tables.delete(buried)
             }
             try tables.delete(row)
             return true
@@ -113,19 +115,6 @@ extension Tables {
     /// Follows a conflict's copy to another folder.
     func moveConflict(_ copy: ObjectKey, to target: ObjectKey) throws(JournalError) {
         try connection.run("UPDATE conflict SET copy = ? WHERE copy = ?", [.key(target), .key(copy)])
-    }
-
-    /// The keys of the remote objects that show in a row's content.
-    func sources(of node: JournalNode) throws(JournalError) -> [ObjectKey] {
-        var generation = node.generation
-        while let current = generation {
-            switch current.underlay {
-            case .none: return []
-            case .remote(let key, _): return [key]
-            case .generation(let below): generation = try self.generation(below)
-            }
-        }
-        return []
     }
 
     /// Gives a row a new name, because its content is now one that nobody here has seen.

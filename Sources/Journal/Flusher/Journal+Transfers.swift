@@ -128,8 +128,8 @@ extension Journal {
     /// Notes that bytes of a generation in transfer were fetched into its staging file, which was synced since
     /// (fdatasync, and the staging directory if the file is new): all of it then survives power loss.
     ///
-    /// Once no byte of the underlay shows, the generation lets go of it; no ranges at all are enough for an empty
-    /// file. `.notFound` when no transfer has it.
+    /// Once no byte of the underlay shows, the generation lets go of it, and keeps its origin when bytes were fetched;
+    /// no ranges at all are enough for an empty file. `.notFound` when no transfer has it.
     @discardableResult
     package func hydrated(
         _ id: GenerationID,
@@ -144,7 +144,10 @@ extension Journal {
             precondition(content.size == old.size, "hydration never changes the size")
             let isSynced = old.isSynced || !ranges.isEmpty || content.extents.isEmpty
             _ = try tables.record(id, content, isSealed: true, isSynced: isSynced)
-            if isSynced, content.underlayRanges.isEmpty { try tables.releaseUnderlay(of: old) }
+            if isSynced, content.underlayRanges.isEmpty {
+                let isFetched = !old.content.underlayRanges.isEmpty
+                try tables.releaseUnderlay(of: old, origin: isFetched ? tables.origin(of: old) : old.origin)
+            }
             guard let new = try tables.generation(id) else { return old }
             return new
         }

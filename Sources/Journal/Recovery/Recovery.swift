@@ -141,7 +141,7 @@ struct Recovery {
     /// Whether a row takes away an object at its key that its own content does not come from.
     private func mayDestroy(_ node: JournalNode) throws(JournalError) -> Bool {
         guard node.base != .absent else { return false }
-        return try !tables.sources(of: node).contains(node.path)
+        return try tables.origin(of: node.generation)?.key != node.path
     }
 
     /// Removes generations that nothing names, and staging files of no generation.

@@ -18,6 +18,12 @@ extension Tables {
             case 2: .generation(GenerationID(row.integer(first + 8)))
             default: .none
             }
+        let origin: ContentOrigin? =
+            if underlay == .none, let key = row.optionalKey(first + 4) {
+                ContentOrigin(key: key, version: Encoding.version(row, first + 5))
+            } else {
+                nil
+            }
         return Generation(
             id: GenerationID(row.integer(first)),
             content: ContentMap(
@@ -26,6 +32,7 @@ extension Tables {
                 underlayLength: row.integer(first + 9)
             ),
             underlay: underlay,
+            origin: origin,
             isSealed: row.bool(first + 10),
             isSynced: row.bool(first + 11),
             revision: row.integer(first + 12),
@@ -126,14 +133,33 @@ extension Tables {
         }
     }
 
-    /// Lets a generation whose bytes are all in its staging file forget what they are over.
-    func releaseUnderlay(of generation: Generation) throws(JournalError) {
+    /// Lets a generation whose bytes are all in its staging file forget what they are over, but for its `origin`.
+    func releaseUnderlay(of generation: Generation, origin: ContentOrigin? = nil) throws(JournalError) {
         try setUnderlay(generation.id, .none)
+        if let origin {
+            try connection.run(
+                "UPDATE generation SET underlay_key = ?, underlay_tag = ?, underlay_size = ?, underlay_modified = ? WHERE id = ?",
+                [.key(origin.key)] + Encoding.columns(origin.version) + [.integer(generation.id.value)]
+            )
+        }
         try connection.run(
             "UPDATE generation SET underlay_length = 0, synced_underlay_length = 0 WHERE id = ?",
             [.integer(generation.id.value)]
         )
         if case .generation(let below) = generation.underlay { try release(below) }
+    }
+
+    /// The remote object that shows in a content, or was fetched into it.
+    func origin(of generation: Generation?) throws(JournalError) -> ContentOrigin? {
+        var generation = generation
+        while let current = generation {
+            switch current.underlay {
+            case .none: return current.origin
+            case .remote(let key, let version): return ContentOrigin(key: key, version: version)
+            case .generation(let below): generation = try self.generation(below)
+            }
+        }
+        return nil
     }
 
     func setUnderlay(_ id: GenerationID, _ underlay: Underlay) throws(JournalError) {

@@ -13,6 +13,12 @@ package enum Underlay: Hashable, Sendable {
     case generation(GenerationID)
 }
 
+/// A version of a remote object whose bytes were fetched into a staging file.
+package struct ContentOrigin: Hashable, Sendable {
+    package let key: ObjectKey
+    package let version: ObjectVersion
+}
+
 /// Which bytes of a file are where.
 ///
 /// The mount changes a copy of it while it writes, and records it in the journal.
@@ -76,6 +82,9 @@ package struct Generation: Hashable, Sendable {
     package let id: GenerationID
     package var content: ContentMap
     package var underlay: Underlay
+    /// Where bytes of it were fetched from, once nothing shows through any more: until this content has arrived, that
+    /// object is their only copy at the remote, and stays.
+    package var origin: ContentOrigin?
     /// No more writes: what an upload may take.
     package var isSealed: Bool
     /// The staging data and this record of it survive power loss.
@@ -89,6 +98,7 @@ package struct Generation: Hashable, Sendable {
         id: GenerationID,
         content: ContentMap,
         underlay: Underlay,
+        origin: ContentOrigin? = nil,
         isSealed: Bool,
         isSynced: Bool,
         revision: Int64,
@@ -97,6 +107,7 @@ package struct Generation: Hashable, Sendable {
         self.id = id
         self.content = content
         self.underlay = underlay
+        self.origin = origin
         self.isSealed = isSealed
         self.isSynced = isSynced
         self.revision = revision
