@@ -2,6 +2,8 @@
 // Copyright the Moorage authors
 
 import Base
+import Catalog
+import Configuration
 import Control
 import Flusher
 import Glibc
@@ -83,6 +85,27 @@ import Testing
             store.deliver()
             try expectNothingLeft(fixture)
             #expect(store.objects.isEmpty)
+        }
+    }
+
+    @Test func aDeletionWithoutAnAnswerLeavesNoNameInTheCatalog() throws {
+        let store = FakeStore()
+        try withFlusher(store, lateRequests: 60) { fixture, client in
+            try fixture.write("a", [1, 2])
+            try flush(fixture, client)
+            let catalog = try Catalog(directory: fixture.directories.places(of: fixture.description).cache)
+            #expect(try catalog.entry(key)?.kind == .file, "the test proves nothing")
+            try holding("delete", store, client) { try remove(fixture, store) }
+            store.state.withLock { $0.refusals["put"] = .forbidden }
+            store.deliver()
+            try fixture.write("a", [3])
+            _ = try client.call(.wake(volume: nil))
+            for _ in 0..<1000 where try fixture.journal.node(at: key)?.base != .absent { usleep(10_000) }
+            #expect(try fixture.journal.node(at: key)?.base == .absent)
+            // Nothing stands here any more, so its name leaves no row behind.
+            try fixture.journal.remove(at: key, remote: .absent)
+            for _ in 0..<1000 where try fixture.journal.node(at: key) != nil { usleep(10_000) }
+            #expect(try fixture.journal.node(at: key) == nil && catalog.entry(key)?.kind != .file)
         }
     }
 

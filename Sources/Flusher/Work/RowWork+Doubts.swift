@@ -74,8 +74,9 @@ extension RowWork {
         var left = 0.0
         for doubt in try doubts(at: node.path) where doubt.kind == .write {
             if let found = try status(of: doubt.key) {
+                if doubt.key == node.path { session.catalog.found(doubt.key, found) }
                 if try seeDoubt(doubt.key, found) { throw .changed }
-                if doubt.key == node.path { return try giveWay(node, found) }
+                if doubt.key == node.path { return try giveWay(node) }
             }
             left = max(left, try end(doubt))
         }
@@ -87,8 +88,7 @@ extension RowWork {
     private func pause(_ left: Double) -> Double { max(0.1, min(left, 5, left / 8)) }
 
     /// Somebody else made an object where nothing of ours shall be.
-    private func giveWay(_ node: JournalNode, _ found: ObjectStatus) throws(WorkFailure) {
-        session.catalog.found(node.path, found)
+    private func giveWay(_ node: JournalNode) throws(WorkFailure) {
         _ = try journal { (journal) throws(JournalError) in try journal.drop(node) }
     }
 
@@ -148,10 +148,13 @@ extension RowWork {
         if doubt.kind == .write {
             let isKnown = doubt.key == node.path ? matches(node.base, found?.version) : node.hasRemoteDirectory
             guard let found, !isKnown else { return false }
+            if doubt.key == node.path { session.catalog.found(doubt.key, found) }
             return try seeDoubt(doubt.key, found)
         }
         guard found == nil else { return false }
         guard doubt.key == node.path ? node.base != .absent : node.hasRemoteDirectory else { return false }
+        // As after every deletion: when the row goes elsewhere, nobody is to see in the catalog what was here.
+        doubt.key == job.path ? session.catalog.removed(job.path) : session.catalog.removedDirectory(job.path)
         _ = try journal { (journal) throws(JournalError) in
             guard doubt.key == job.path else {
                 return try journal.completeDirectoryRemoval(at: job.path, request: doubt.id)
