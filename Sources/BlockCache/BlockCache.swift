@@ -31,7 +31,7 @@ package final class BlockCache: Sendable {
 
         package init(
             directory: String,
-            blockSize: Int64 = 256 << 10,
+            blockSize: Int64 = 32 << 10,
             capacity: Int64 = 10 << 30,
             minimumFree: Int64 = 512 << 20,
             readahead: ReadPlanner.Limits = ReadPlanner.Limits()
@@ -62,6 +62,9 @@ package final class BlockCache: Sendable {
     let registry = Lock(Registry())
     private let source: (any RangeSource)?
     private let budget = FetchBudget(limit: 24)
+    private let readers = ActiveReaders()
+    /// The most that all readers together may have ahead of them, in bytes.
+    private static let readaheadBudget: Int64 = 128 << 20
     /// Idle objects kept open, so that a file that is read again and again is verified once.
     private static let maximumIdle = 256
 
@@ -106,6 +109,11 @@ package final class BlockCache: Sendable {
     package func holds(_ key: ObjectKey, version: ObjectVersion) -> Bool {
         let reader = reader(of: key, version: version)
         return reader.isResident(ByteRange(0, version.size))
+    }
+
+    /// What a reader may have ahead, in bytes: as much as every other one that reads now.
+    func share(of reader: CacheReader) -> Int64 {
+        max(1 << 20, Self.readaheadBudget / Int64(readers.count(with: reader.stamp)))
     }
 
     private func pin(

@@ -58,13 +58,15 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
         let wanted = object.wantedBytes(of: self, offset: offset, count: bytes.count)
         guard wanted > 0 else { return }
         let part = UnsafeRawBufferPointer(rebasing: bytes[..<wanted])
+        let first = block
+        let blocks = (first: first, checksums: digest(part, at: offset))
         do {
-            try object.change { () throws(SystemError) in try object.file.descriptor.write(part, at: offset) }
+            try object.put(part, at: offset, completing: blocks)
         } catch {
             object.diskFailed(self, error)
             return
         }
-        object.landed(self, upTo: offset + Int64(wanted), completed: digest(part, at: offset))
+        object.landed(self, upTo: offset + Int64(wanted), completing: blocks)
     }
 
     func finished(_ result: Result<Void, StoreError>) {
@@ -72,9 +74,9 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
         object.ended(self, result)
     }
 
-    /// Hashes the bytes and returns the blocks they complete.
-    private func digest(_ bytes: UnsafeRawBufferPointer, at offset: Int64) -> [(block: Int, checksum: UInt64)] {
-        var completed: [(block: Int, checksum: UInt64)] = []
+    /// Hashes the bytes and returns the checksums of the blocks they complete, which follow each other.
+    private func digest(_ bytes: UnsafeRawBufferPointer, at offset: Int64) -> [UInt64] {
+        var completed: [UInt64] = []
         var done = 0
         while done < bytes.count {
             let end = object.geometry.range(of: block).upper
@@ -82,7 +84,7 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
             XXH3_64bits_update(hash, bytes.baseAddress.map { $0 + done }, count)
             done += count
             guard offset + Int64(done) == end else { break }
-            completed.append((block, XXH3_64bits_digest(hash)))
+            completed.append(XXH3_64bits_digest(hash))
             XXH3_64bits_reset(hash)
             block += 1
         }

@@ -100,13 +100,15 @@ package struct CacheFile: ~Copyable, Sendable {
         }
     }
 
-    /// Records a block whose bytes have been written.
-    package func storeSlot(block: Int, checksum: UInt64) throws(SystemError) {
-        try Self.write(
-            Self.slot(block: block, checksum: checksum),
-            to: descriptor,
-            at: firstSlot + Int64(block * Self.slotSize)
-        )
+    /// Records blocks that follow each other, whose bytes have been written.
+    package func storeSlots(from first: Int, _ checksums: [UInt64]) throws(SystemError) {
+        guard !checksums.isEmpty else { return }
+        var slots: [UInt8] = []
+        slots.reserveCapacity(checksums.count * Self.slotSize)
+        for (index, checksum) in checksums.enumerated() {
+            slots += Self.slot(block: first + index, checksum: checksum)
+        }
+        try Self.write(slots, to: descriptor, at: firstSlot + Int64(first * Self.slotSize))
     }
 
     /// Forgets a block.

@@ -14,6 +14,8 @@ package final class CacheReader: Sendable {
     private let cache: BlockCache
     private let source: any RangeSource
     private let planner: Lock<ReadPlanner>
+    /// When it was counted last among those that read.
+    let stamp = ActiveReaders.Stamp()
 
     init(
         key: ObjectKey,
@@ -42,8 +44,12 @@ package final class CacheReader: Sendable {
             let bytes = try UncachedRead.read(key, version: version, range: range, from: source)
             return bytes.withUnsafeBytes { body(.memory($0)) }
         }
-        let ahead = planner.withLock { $0.read(range, objectSize: version.size) }
-        return try object.read(range, ahead: ahead, body)
+        let presence = object.presence(of: range)
+        let share = cache.share(of: self)
+        let plan = planner.withLock {
+            $0.read(range, objectSize: version.size, presence: presence, share: share)
+        }
+        return try object.read(range, plan, body)
     }
 
     /// Whether every byte of `range` is on the local disk.

@@ -20,21 +20,28 @@ extension CachedObject {
         return wanted
     }
 
-    /// Bytes of the fetch are in the file up to `position`; blocks among them are complete.
-    func landed(_ fetch: BlockFetch, upTo position: Int64, completed: [(block: Int, checksum: UInt64)]) {
-        for entry in completed {
-            // A slot that cannot be written only costs a fetch after the next start.
-            try? change { () throws(SystemError) in
-                try file.storeSlot(block: entry.block, checksum: entry.checksum)
-            }
+    /// Writes bytes of a fetch, and the slots of the blocks they complete, into the file.
+    func put(
+        _ bytes: UnsafeRawBufferPointer,
+        at offset: Int64,
+        completing blocks: (first: Int, checksums: [UInt64])
+    ) throws(SystemError) {
+        try change { () throws(SystemError) in
+            try file.descriptor.write(bytes, at: offset)
+            // Slots that cannot be written only cost a fetch after the next start.
+            try? file.storeSlots(from: blocks.first, blocks.checksums)
         }
+    }
+
+    /// Bytes of the fetch are in the file up to `position`; blocks among them are complete.
+    func landed(_ fetch: BlockFetch, upTo position: Int64, completing blocks: (first: Int, checksums: [UInt64])) {
         let isAwaited = monitor.inspect { state in
             state.unmeasured += position - fetch.progress.position
             if fetch.progress.isDropped { return false }
             fetch.progress.position = position
-            for entry in completed {
-                state.blocks[entry.block] = .verified
-                state.checksums[entry.block] = entry.checksum
+            for (index, checksum) in blocks.checksums.enumerated() {
+                state.blocks[blocks.first + index] = .verified
+                state.checksums[blocks.first + index] = checksum
             }
             return state.waiters.contains { !Self.isPending($0, state) }
         }

@@ -53,6 +53,8 @@ package final class CachedObject: Sendable {
     private static let streamLength: Int64 = 8 << 20
     /// A reader further ahead of a fetch than this does not wait for it to get there.
     private static let patience: Int64 = 4 << 20
+    /// With no more than this to come a fetch is not cancelled, which would cost its connection; in bytes.
+    private static let nearEnd: Int64 = 256 << 10
     /// How often a read looks again before it gives up: each round a fetch has ended or lost part of its range.
     private static let maximumRounds = 100
 
@@ -79,22 +81,52 @@ package final class CachedObject: Sendable {
 
     /// Makes the bytes of `range` available and calls `body` while they are certain to stay.
     ///
-    /// `ahead` is the offset up to which to fetch without waiting. Blocks until the bytes of `range` are there.
+    /// What `plan` names is fetched too, without waiting. Blocks until the bytes of `range` are there.
     /// Throws what the store says; `.preconditionFailed` when the remote no longer has this version.
     package func read<Value>(
         _ range: ByteRange,
-        ahead: Int64,
+        _ plan: ReadPlan,
         _ body: (CachedBytes) -> Value
     ) throws(StoreError) -> Value {
         precondition(range.upper <= version.size, "read behind the end of an object")
-        let whole = version.size <= Self.wholeObjectLimit
-        let target = whole ? version.size : min(version.size, max(range.upper, ahead))
-        guard try makeResident(range, target: target) else {
+        for range in plan.abandoned { giveUp(range) }
+        guard try makeResident(range, ahead: plan.ahead) else {
             let bytes = try UncachedRead.read(key, version: version, range: range, from: source)
             return bytes.withUnsafeBytes { body(.memory($0)) }
         }
         defer { monitor.inspect { $0.readers -= 1 } }
         return body(.file(file.descriptor.raw))
+    }
+
+    /// Where the bytes of `range` are now.
+    package func presence(of range: ByteRange) -> ReadPresence {
+        let blocks = geometry.blocks(in: range)
+        return monitor.inspect { state in
+            var isUnderWay = false
+            for block in blocks where state.blocks[block] == .missing {
+                let part = geometry.range(of: block)
+                guard state.fetches.contains(where: { $0.owned.intersection(part) != nil }) else { return .missing }
+                isUnderWay = true
+            }
+            return isUnderWay ? .underWay : .resident
+        }
+    }
+
+    /// Cancels what is under way of a range that nobody waits for, and nobody is about to come for.
+    private func giveUp(_ range: ByteRange) {
+        let handles = monitor.inspect { state -> [any RangeFetch] in
+            var handles: [any RangeFetch] = []
+            for fetch in state.fetches {
+                // What has nearly arrived, or is asked for by others too, is let come.
+                guard range.contains(fetch.owned), fetch.owned.upper - fetch.progress.position > Self.nearEnd,
+                    !state.waiters.contains(where: { $0.intersection(fetch.owned) != nil })
+                else { continue }
+                fetch.progress.limit = geometry.aligned(ByteRange(fetch.range.lower, fetch.progress.position)).upper
+                if let handle = fetch.progress.handle { handles.append(handle) }
+            }
+            return handles
+        }
+        for handle in handles { handle.cancel() }
     }
 
     /// Whether every byte of `range` is in the cache file (verified or not).
@@ -104,10 +136,10 @@ package final class CachedObject: Sendable {
     }
 
     /// Gets the blocks of `range` verified in the file and counts a reader; false when the disk cannot hold them.
-    private func makeResident(_ range: ByteRange, target: Int64) throws(StoreError) -> Bool {
+    private func makeResident(_ range: ByteRange, ahead: [ByteRange]) throws(StoreError) -> Bool {
         var attempts = 0
-        for _ in 0..<Self.maximumRounds {
-            var step = monitor.inspect { nextStep(&$0, range: range, target: target) }
+        for round in 0..<Self.maximumRounds {
+            var step = monitor.inspect { nextStep(&$0, range: range, ahead: round == 0 ? ahead : []) }
             start(step.toStart)
             if !step.toVerify.isEmpty {
                 verify(step.toVerify)
@@ -139,7 +171,7 @@ package final class CachedObject: Sendable {
         var awaited: [BlockFetch] = []
     }
 
-    private func nextStep(_ state: inout State, range: ByteRange, target: Int64) -> Step {
+    private func nextStep(_ state: inout State, range: ByteRange, ahead: [ByteRange]) -> Step {
         var step = Step()
         for block in geometry.blocks(in: range) {
             switch state.blocks[block] {
@@ -148,8 +180,9 @@ package final class CachedObject: Sendable {
             case .missing: awaitMissing(block, &state, range, &step)
             }
         }
-        let lower = version.size <= Self.wholeObjectLimit ? 0 : range.lower
-        plan(&state, from: lower, to: target, demandEnd: range.upper, &step)
+        let demand = version.size <= Self.wholeObjectLimit ? ByteRange(0, version.size) : range
+        let isMissing = geometry.blocks(in: range).contains { state.blocks[$0] == .missing }
+        if isMissing || !ahead.isEmpty { plan(&state, demand, isMissing: isMissing, ahead, &step) }
         let isWaiting = !step.awaited.isEmpty || step.toStart.contains { $0.range.intersection(range) != nil }
         if step.toVerify.isEmpty, !isWaiting {
             step.isReady = true
@@ -173,18 +206,33 @@ package final class CachedObject: Sendable {
     }
 
     /// Creates fetches for what is neither there nor under way, demand first.
+    ///
+    /// What is wanted ahead and lies next to the demand comes with it, in one request.
     private func plan(
         _ state: inout State,
-        from lower: Int64,
-        to upper: Int64,
-        demandEnd: Int64,
+        _ demand: ByteRange,
+        isMissing: Bool,
+        _ ahead: [ByteRange],
         _ step: inout Step
     ) {
-        for gap in gaps(state, in: geometry.aligned(ByteRange(lower, max(lower, upper)))) {
-            var position = gap.lower
-            while position < gap.upper {
-                if position >= demandEnd, !budget.allowsReadahead { return }
-                let end = min(gap.upper, (position / Self.streamLength + 1) * Self.streamLength)
+        var pieces: [(range: ByteRange, isDemand: Bool)] = []
+        for range in (isMissing ? [demand] : []) + ahead {
+            var wanted = gaps(state, in: geometry.aligned(range))
+            for piece in pieces { wanted.remove(piece.range) }
+            for gap in wanted.ranges {
+                if let last = pieces.last, last.range.upper == gap.lower {
+                    pieces[pieces.count - 1].range = ByteRange(last.range.lower, gap.upper)
+                } else {
+                    pieces.append((gap, gap.intersection(demand) != nil))
+                }
+            }
+        }
+        for piece in pieces {
+            var position = piece.range.lower
+            while position < piece.range.upper {
+                let isDemand = piece.isDemand && position < demand.upper
+                if !isDemand, !budget.allowsReadahead { return }
+                let end = min(piece.range.upper, (position / Self.streamLength + 1) * Self.streamLength)
                 let fetch = BlockFetch(self, range: geometry.aligned(ByteRange(position, end)), budget: budget)
                 state.fetches.append(fetch)
                 step.toStart.append(fetch)
@@ -193,13 +241,13 @@ package final class CachedObject: Sendable {
         }
     }
 
-    private func gaps(_ state: State, in range: ByteRange) -> [ByteRange] {
+    private func gaps(_ state: State, in range: ByteRange) -> ExtentSet {
         var missing = ExtentSet()
         for block in geometry.blocks(in: range) where state.blocks[block] == .missing {
             missing.insert(geometry.range(of: block))
         }
         for fetch in state.fetches { missing.remove(fetch.owned) }
-        return missing.ranges
+        return missing
     }
 
     private func start(_ fetches: [BlockFetch]) {

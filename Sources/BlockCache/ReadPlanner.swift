@@ -3,63 +3,136 @@
 
 package import Base
 
-/// How far ahead of its reads a file should be fetched, learned from the reads themselves.
+/// What a read brings with it besides its own bytes.
+package struct ReadPlan: Hashable, Sendable {
+    /// What to fetch without waiting for it, in this order, within the object.
+    package var ahead: [ByteRange] = []
+    /// What was asked for before and nobody seems to come for.
+    package var abandoned: [ByteRange] = []
+}
+
+/// Where the bytes of a read were when it came.
+package enum ReadPresence: Hashable, Sendable {
+    case resident
+    /// A fetch that has begun brings them.
+    case underWay
+    case missing
+}
+
+/// Which bytes of an object to fetch beyond those that are read, learned from the reads themselves.
 ///
-/// A pure value, one an open file. A reader that goes forward gets a window that
-/// doubles with each step it uses up; a jump closes the window again, so random
-/// access fetches only the blocks it touches.
+/// A pure value, one an open file. Reads belong to *runs*: sequences that go forward or backward, several at once where
+/// several threads, or mappings, read through one descriptor. A run gets a window that grows as it is used up, faster
+/// when its reader had to wait; reads at equal distances get the next few of them; anything else gets nothing, so random
+/// access fetches the blocks it touches and no more.
 package struct ReadPlanner: Sendable {
-    /// The bounds of the window, in bytes.
+    /// The bounds of a window, in bytes.
     package struct Limits: Hashable, Sendable {
+        /// What comes with the first read when that is at the beginning: that begins a pass over the file most often.
         package var initialWindow: Int64
         package var maximumWindow: Int64
 
-        package init(initialWindow: Int64 = 2 << 20, maximumWindow: Int64 = 32 << 20) {
+        package init(initialWindow: Int64 = 2 << 20, maximumWindow: Int64 = 64 << 20) {
             self.initialWindow = initialWindow
             self.maximumWindow = maximumWindow
         }
     }
 
-    /// How far a read may lie off the expected place and still count as going forward: the kernel's
-    /// own readahead arrives out of order.
-    private static let tolerance: Int64 = 2 << 20
+    /// Runs followed at once; the kernel's own limit for what one descriptor is read by is lower in practice.
+    private static let maximumRuns = 4
+    /// How many reads elsewhere make a run with readahead under way count as left.
+    private static let patience = 8
 
     private let limits: Limits
-    /// The offset behind the furthest byte of the present run of reads.
-    private var expected: Int64 = 0
-    /// How much is wanted ahead, 0 while access looks random.
-    private var window: Int64
-    /// Up to where fetches of this run were asked for.
-    private var planned: Int64 = 0
+    private var runs: [Run] = []
+    private var stride = Stride()
+    /// The number of reads so far.
+    private var clock = 0
 
     package init(limits: Limits = Limits()) {
         self.limits = limits
-        // The first read at offset 0 usually begins a whole pass over the file.
-        window = limits.initialWindow
     }
 
-    /// Notes a read and returns the offset up to which the object should be fetched, at least `range.upper`
-    /// rounded up to the object's end.
-    package mutating func read(_ range: ByteRange, objectSize: Int64) -> Int64 {
-        if range.lower > expected + Self.tolerance || range.upper < expected - Self.tolerance {
-            window = 0
-            planned = range.upper
-        } else if range.upper > expected {
-            advance(to: range)
+    /// Notes a read of an object of `objectSize` bytes, and says what else to fetch.
+    ///
+    /// `share` is the most that this reader may have ahead, in bytes.
+    package mutating func read(
+        _ range: ByteRange,
+        objectSize: Int64,
+        presence: ReadPresence,
+        share: Int64 = .max
+    ) -> ReadPlan {
+        var plan = ReadPlan()
+        guard !range.isEmpty else { return plan }
+        clock += 1
+        let most = min(limits.maximumWindow, share)
+        if let index = runs.firstIndex(where: { $0.continues(with: range) }) {
+            stride.interrupt()
+            plan.ahead = runs[index].take(range, at: clock, presence, most: most)
+        } else {
+            let isBeginning = clock == 1 && range.lower == 0
+            let next = stride.note(range, most: most)
+            begin(Run(range, at: clock, window: isBeginning ? min(limits.initialWindow, most) : 0), &plan)
+            plan.ahead = isBeginning ? runs[runs.count - 1].take(range, at: clock, presence, most: most) : next
         }
-        expected = isNear(range) ? max(expected, range.upper) : range.upper
-        return min(objectSize, max(range.upper, planned))
+        leaveOld(&plan)
+        plan.ahead = plan.ahead.compactMap { $0.intersection(ByteRange(0, objectSize)) }
+        return plan
     }
 
-    private func isNear(_ range: ByteRange) -> Bool {
-        range.lower <= expected + Self.tolerance && range.upper >= expected - Self.tolerance
+    private mutating func begin(_ run: Run, _ plan: inout ReadPlan) {
+        if runs.count == Self.maximumRuns, let oldest = runs.indices.min(by: { runs[$0].lastUse < runs[$1].lastUse }) {
+            plan.abandoned += runs[oldest].pending
+            runs.remove(at: oldest)
+        }
+        runs.append(run)
     }
 
-    private mutating func advance(to range: ByteRange) {
-        if window == 0 { window = limits.initialWindow / 2 }
-        // Ask for more when half of the window is used up, so that the next stream starts before this one ends.
-        guard planned < range.upper + window / 2 else { return }
-        planned = range.upper + window
-        window = min(limits.maximumWindow, window * 2)
+    /// Lets go of what runs have under way that were not used for some time; they may still be taken up again.
+    private mutating func leaveOld(_ plan: inout ReadPlan) {
+        for index in runs.indices where clock - runs[index].lastUse == Self.patience {
+            plan.abandoned += runs[index].pending
+            runs[index].leave()
+        }
+    }
+}
+
+/// Reads at equal distances.
+private struct Stride: Sendable {
+    private var last: ByteRange?
+    private var distance: Int64 = 0
+    private var count = 0
+    /// The start of the furthest read asked for.
+    private var planned: Int64 = 0
+
+    /// How many reads are asked for ahead at most.
+    private static let depth: Int64 = 16
+
+    mutating func interrupt() {
+        count = 0
+        last = nil
+    }
+
+    /// Notes a read that belongs to no run; returns those that will follow it.
+    mutating func note(_ range: ByteRange, most: Int64) -> [ByteRange] {
+        defer { last = range }
+        guard let last else { return [] }
+        let moved = range.lower - last.lower
+        guard moved == distance, moved != 0, range.count == last.count else {
+            distance = moved
+            count = 1
+            return []
+        }
+        count += 1
+        guard count >= 3 else { return [] }
+        if count == 3 { planned = range.lower }
+        let depth = min(Self.depth, Int64(count - 1), max(0, most / range.count))
+        var result: [ByteRange] = []
+        while (planned - range.lower) / distance < depth {
+            planned += distance
+            guard planned >= 0 else { break }
+            result.append(ByteRange(offset: planned, count: range.count))
+        }
+        return result
     }
 }

@@ -162,7 +162,7 @@ extension OptionName {
         case .cacheFree:
             row(.bytes(0...1 << 50), .policy, "1G", "SIZE", "How much of the disk the cache leaves free.")
         default:
-            row(.bytes(64 << 10...16 << 20), .volume, "256K", "SIZE", "The unit of caching, a power of two.")
+            row(.bytes(4 << 10...16 << 20), .volume, "32K", "SIZE", "The unit of caching, a power of two.")
         }
     }
 }

@@ -107,7 +107,7 @@ package struct VolumeDescription: Codable, Hashable, Sendable {
         metadataAge = values.seconds(.metadataAge) ?? 10
         cacheSize = values.number(.cacheSize) ?? 10 << 30
         cacheFree = values.number(.cacheFree) ?? 1 << 30
-        blockSize = values.number(.blockSize) ?? 256 << 10
+        blockSize = values.number(.blockSize) ?? 32 << 10
         stateDirectory = values.text(.stateDirectory)
         cacheDirectory = values.text(.cacheDirectory)
     }
