@@ -35,6 +35,7 @@ package final class MountSession: Sendable {
         self.fileSystem = fileSystem
         bridge = Bridge(fileSystem: fileSystem)
         StopSignals.hold()
+        Interruption.serve(KernelRequests())
         let session = try Self.mounted(options, bridge)
         state.inspect { $0.session = session }
     }
