@@ -4,21 +4,15 @@
 """Measures Moorage and rclone mount on one server, and the limits: curl, passthrough_ll, the local disk."""
 
 import argparse
-import contextlib
-import json
 import os
 import platform
 import shutil
-import signal
 import statistics
-import subprocess
 import sys
 import time
 
-import boto3
-import botocore.config
+from subjects import MIB, Disk, Moorage, Passthrough, Rclone, Server, drop_caches, read_through, run, timed, wait_until
 
-MIB = 1 << 20
 READ_SIZE = 512 * MIB
 WRITE_SIZE = 256 * MIB
 SMALL_FILES = 2000
@@ -29,7 +23,6 @@ SCALE = float(os.environ.get("BENCH_SCALE", "1"))
 if SCALE != 1:
     READ_SIZE, WRITE_SIZE = (max(1, round(size * SCALE / MIB)) * MIB for size in (READ_SIZE, WRITE_SIZE))
     SMALL_FILES, ENTRIES = (max(1, round(count * SCALE)) for count in (SMALL_FILES, ENTRIES))
-KEY, SECRET = "bench", "bench-secret-key"
 
 ROWS = [
     ("read", "cold sequential read, 512 MiB"),
@@ -41,144 +34,6 @@ ROWS = [
     ("list", "ls -l of 5,000 entries, cold"),
     ("list warm", "ls -l of 5,000 entries, warm"),
 ]
-
-
-def run(command, **options):
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
-
-
-def wait_until(condition, limit=120, pause=0.01):
-    end = time.monotonic() + limit
-    while not condition():
-        if time.monotonic() > end:
-            raise TimeoutError("waited too long")
-        time.sleep(pause)
-
-
-def timed(action):
-    start = time.monotonic()
-    action()
-    return time.monotonic() - start
-
-
-def drop_caches():
-    """Forgets the kernel's pages where we may."""
-    os.sync()
-    with contextlib.suppress(OSError), open("/proc/sys/vm/drop_caches", "w") as file:
-        file.write("3")
-
-
-def read_through(path):
-    with open(path, "rb", buffering=0) as file:
-        while file.read(MIB):
-            pass
-
-
-class Server:
-    def __init__(self, binary, work):
-        self.root = os.path.join(work, "served")
-        os.makedirs(os.path.join(self.root, "bench"))
-        environment = os.environ | {"MOORAGE_SERVE_SECRET_KEY": SECRET}
-        command = [binary, "serve", self.root, "--listen", "127.0.0.1:0", "--access-key", KEY, "--foreground"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True)
-        self.url = self.process.stdout.readline().split()[-1]
-        self.client = boto3.client(
-            "s3", endpoint_url=self.url, region_name="us-east-1", aws_access_key_id=KEY, aws_secret_access_key=SECRET,
-            config=botocore.config.Config(signature_version="s3v4", s3={"addressing_style": "path"}),
-        )
-
-    def count(self, prefix):
-        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket="bench", Prefix=prefix)
-        return sum(1 for page in pages for item in page.get("Contents", []) if not item["Key"].endswith("/"))
-
-    def size(self, key):
-        with contextlib.suppress(self.client.exceptions.ClientError):
-            return self.client.head_object(Bucket="bench", Key=key)["ContentLength"]
-        return -1
-
-    def empty(self, prefix):
-        for page in self.client.get_paginator("list_objects_v2").paginate(Bucket="bench", Prefix=prefix):
-            keys = [{"Key": item["Key"]} for item in page.get("Contents", [])]
-            if keys:
-                self.client.delete_objects(Bucket="bench", Delete={"Objects": keys})
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait()
-
-
-class Moorage:
-    name = "Moorage"
-
-    def __init__(self, arguments, server, folder):
-        self.binary = arguments.binary
-        self.server = server
-        self.folder = folder
-        self.point = os.path.join(folder, "mnt")
-        os.makedirs(self.point)
-        self.environment = os.environ | {
-            "HOME": folder, "MOORAGE_CONFIG": folder + "/config", "MOORAGE_STATE_DIR": folder + "/state",
-            "MOORAGE_CACHE_DIR": folder + "/cache", "MOORAGE_RUNTIME_DIR": folder + "/run",
-            "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1",
-        }
-
-    def start(self):
-        self.run("mount", "s3://bench", self.point, "-o", f"endpoint={self.server.url},quiet_period=0")
-
-    def run(self, *words):
-        return run([self.binary, *words], env=self.environment)
-
-    def stop(self):
-        self.run("flush")
-        self.run("unmount", self.point)
-        status = json.loads(self.run("status", "--json").stdout)
-        if status["flusher"]["running"]:
-            os.kill(status["flusher"]["pid"], signal.SIGTERM)
-
-
-class Rclone:
-    name = "rclone mount"
-
-    def __init__(self, arguments, server, folder):
-        self.folder = folder
-        self.point = os.path.join(folder, "mnt")
-        os.makedirs(self.point)
-        self.command = [
-            arguments.rclone, "mount", "bench:bench", self.point, "--vfs-cache-mode", "full", "--vfs-write-back", "0s",
-            "--cache-dir", folder + "/cache", "--config", folder + "/rclone.conf",
-        ]
-        with open(folder + "/rclone.conf", "w") as file:
-            file.write(
-                f"[bench]\ntype = s3\nprovider = Other\nendpoint = {server.url}\n"
-                f"access_key_id = {KEY}\nsecret_access_key = {SECRET}\n"
-            )
-
-    def start(self):
-        with open(os.path.join(self.folder, "log"), "w") as log:
-            self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
-        wait_until(lambda: os.path.ismount(self.point) or self.process.poll() is not None)
-        if self.process.poll() is not None:
-            raise RuntimeError(open(os.path.join(self.folder, "log")).read())
-
-    def stop(self):
-        run(["fusermount3", "-u", self.point])
-        self.process.wait()
-
-
-class Passthrough:
-    name = "passthrough_ll"
-
-    def __init__(self, arguments, disk, folder):
-        self.program = arguments.passthrough
-        self.source = disk
-        self.point = os.path.join(folder, "mnt")
-        os.makedirs(self.point)
-
-    def start(self):
-        run([self.program, "-o", f"source={self.source},cache=auto,timeout=1", self.point])
-
-    def stop(self):
-        run(["fusermount3", "-u", self.point])
 
 
 def measure_mount(make, server, data, tag):
@@ -212,21 +67,6 @@ def measure_mount(make, server, data, tag):
     finally:
         subject.stop()
     return results
-
-
-class Disk:
-    """The folder itself, as if it were a mount."""
-
-    name = "local disk"
-
-    def __init__(self, folder):
-        self.point = folder
-
-    def start(self):
-        pass
-
-    def stop(self):
-        pass
 
 
 def measure_curl(server, data):

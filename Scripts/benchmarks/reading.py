@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the Moorage authors
+
+"""Measures reading: cold, over a shaped link, at random, warm, in large folders, and what it takes in memory."""
+
+import argparse
+import concurrent.futures
+import os
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import time
+
+from subjects import (
+    MIB, Disk, Moorage, Passthrough, Proxy, Rclone, S3fs, Server, cpu_seconds, drop_caches, peak_memory, read_through,
+    run, timed,
+)
+
+SCALE = float(os.environ.get("BENCH_SCALE", "1"))
+BIG = max(8, round(1024 * SCALE)) * MIB
+STREAMS = 64
+STREAM = max(1, round(32 * SCALE)) * MIB
+ENTRIES = max(10, round(100_000 * SCALE))
+RANDOM_READS = max(16, round(200 * SCALE))
+SHAPES = [(latency, rate) for latency in (20, 100) for rate in (500, 1000)]
+
+
+class Figures:
+    """Samples by row and column; the row's goal is a bound for one ratio."""
+
+    def __init__(self):
+        self.samples = {}
+
+    def add(self, row, column, value):
+        self.samples.setdefault(row, {}).setdefault(column, []).append(value)
+
+    def median(self, row, column):
+        values = self.samples.get(row, {}).get(column)
+        return statistics.median(values) if values else None
+
+
+class Bench:
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.work = arguments.work
+        self.figures = Figures()
+        self.folders = iter(range(100_000))
+        self.server = Server(arguments.binary, arguments.work)
+        self.served = os.path.join(self.server.root, "bench")
+        self.make_data()
+
+    def make_data(self):
+        with open(os.path.join(self.served, "big.bin"), "wb") as file:
+            for _ in range(BIG // MIB):
+                file.write(os.urandom(MIB))
+        for index in range(STREAMS):
+            with open(os.path.join(self.served, f"stream-{index}"), "wb") as file:
+                file.write(os.urandom(MIB) * (STREAM // MIB))
+        os.makedirs(os.path.join(self.served, "many"))
+        for index in range(ENTRIES):
+            with open(os.path.join(self.served, "many", f"entry-{index:06}"), "wb") as file:
+                file.write(b"x" * (index % 10))
+
+    def fresh(self, kind, *words, **options):
+        folder = os.path.join(self.work, f"instance-{next(self.folders)}")
+        os.makedirs(folder, mode=0o700)
+        return kind(self.arguments, *words, folder, **options)
+
+    def settle(self):
+        """Nothing in the kernel's memory but what the server sends."""
+        drop_caches()
+        read_through(os.path.join(self.served, "big.bin"))
+
+    # MARK: what is measured
+
+    def cold(self):
+        for kind in (Moorage, Rclone):
+            subject = self.fresh(kind, self.server)
+            self.settle()
+            subject.start()
+            try:
+                before = cpu_seconds(subject.pid())
+                spent = timed(lambda: read_through(os.path.join(subject.point, "big.bin")))
+                self.figures.add("cold", kind.name, spent)
+                self.figures.add("cold cpu", kind.name, (cpu_seconds(subject.pid()) - before) * 1024 * MIB / BIG)
+                self.figures.add("memory of one stream", kind.name, peak_memory(subject.pid()))
+            finally:
+                subject.stop()
+        self.settle()
+        url = self.server.client.generate_presigned_url("get_object", {"Bucket": "bench", "Key": "big.bin"})
+        target = os.path.join(self.work, "curl.bin")
+        before = os.times()
+        self.figures.add("cold", "curl", timed(lambda: run(["curl", "-fsS", "-o", target, url])))
+        after = os.times()
+        spent = after.children_user + after.children_system - before.children_user - before.children_system
+        self.figures.add("cold cpu", "curl", spent * 1024 * MIB / BIG)
+        os.unlink(target)
+
+    def shaped(self):
+        for latency, rate in SHAPES:
+            proxy = Proxy(self.arguments.proxy, self.server, self.work)
+            for kind in (Moorage, Rclone):
+                subject = self.fresh(kind, self.server, url=proxy.url)
+                self.settle()
+                subject.start()
+                try:
+                    os.stat(os.path.join(subject.point, "big.bin"))
+                    os.stat(os.path.join(subject.point, "stream-0"))
+                    read_through(os.path.join(subject.point, "many", "entry-000001"))
+                    proxy.limit(latency, rate)
+                    first = timed(lambda: self.read_at(os.path.join(subject.point, "stream-0"), 0))
+                    self.figures.add(f"first byte {latency} ms {rate} Mbit/s", kind.name, first / (latency / 1000))
+                    share = self.share_of_line(os.path.join(subject.point, "big.bin"), rate)
+                    self.figures.add(f"line {latency} ms {rate} Mbit/s", kind.name, share)
+                finally:
+                    proxy.limit(0, None)
+                    subject.stop()
+            proxy.stop()
+
+    @staticmethod
+    def read_at(path, offset, count=4096):
+        with open(path, "rb", buffering=0) as file:
+            return os.pread(file.fileno(), count, offset)
+
+    @staticmethod
+    def share_of_line(path, rate):
+        """The share of the line that a reader gets after its first second."""
+        buffer = bytearray(MIB)
+        line = rate * 1e6 / 8
+        start = time.monotonic()
+        counted, begun = 0, None
+        with open(path, "rb", buffering=0) as file:
+            while count := file.readinto(buffer):
+                now = time.monotonic()
+                if begun is not None:
+                    counted += count
+                    end = now
+                elif now >= start + 1:
+                    begun = now
+                if now > start + 7:
+                    break
+        return counted / max(end - begun, 1e-9) / line
+
+    def at_random(self):
+        latency = 20
+        proxy = Proxy(self.arguments.proxy, self.server, self.work)
+        places = random.Random(1)
+        for kind in (Moorage, Rclone):
+            subject = self.fresh(kind, self.server, url=proxy.url)
+            self.settle()
+            subject.start()
+            path = os.path.join(subject.point, "big.bin")
+            try:
+                os.stat(path)
+                proxy.limit(latency, None)
+                self.read_at(path, BIG // 2)
+                before = proxy.response_bytes()
+                offsets = [places.randrange(BIG // 4096) * 4096 for _ in range(RANDOM_READS)]
+                with open(path, "rb", buffering=0) as file:
+                    alone = timed(lambda: [os.pread(file.fileno(), 4096, offset) for offset in offsets])
+                    self.figures.add("random", kind.name, alone / len(offsets) / (latency / 1000))
+                    fetched = proxy.response_bytes() - before
+                    self.figures.add("random bytes", kind.name, fetched / len(offsets) / 1024)
+                    offsets = [places.randrange(BIG // 4096) * 4096 for _ in range(RANDOM_READS * 4)]
+                    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+                        many = timed(lambda: list(pool.map(lambda at: os.pread(file.fileno(), 4096, at), offsets)))
+                    self.figures.add("random parallel", kind.name, alone * 4 / many)
+            finally:
+                proxy.limit(0, None)
+                subject.stop()
+        proxy.stop()
+
+    def warm(self):
+        subjects = [self.fresh(Moorage, self.server), self.fresh(Rclone, self.server), Disk(self.served)]
+        if self.arguments.passthrough:
+            subjects.append(self.fresh(Passthrough, self.served))
+        for subject in subjects:
+            subject.start()
+            path = os.path.join(subject.point, "big.bin")
+            try:
+                read_through(path)
+            finally:
+                subject.stop()
+            subject.start()
+            drop_caches()
+            try:
+                self.figures.add("warm", subject.name, timed(lambda: read_through(path)))
+                self.figures.add("again", subject.name, timed(lambda: read_through(path)))
+                self.figures.add("small reads", subject.name, self.operations(path, subject.name))
+            finally:
+                subject.stop()
+
+    @staticmethod
+    def operations(path, name):
+        """4 KiB reads a second by 4 threads, each one handed to the file system; thousands."""
+        if name in ("local disk", "rclone mount"):
+            return None
+        # passthrough_ll hands O_DIRECT on to the disk, which is not what is asked for.
+        direct = "0" if name == "passthrough_ll" else "1"
+        output = run([
+            "fio", "--name=read", f"--filename={path}", "--rw=randread", "--bs=4k", f"--direct={direct}", "--thread",
+            "--numjobs=4", "--group_reporting", "--time_based", "--runtime=4", "--ioengine=psync", "--readonly",
+            "--output-format=terse", "--terse-version=3", "--norandommap", "--invalidate=0",
+        ]).stdout
+        return float(output.split(";")[7]) / 1000
+
+    def folders_of_many(self):
+        subjects = [self.fresh(kind, self.server) for kind in (Moorage, Rclone, S3fs)]
+        for subject in [*subjects, Disk(self.served)]:
+            drop_caches()
+            subject.start()
+            path = os.path.join(subject.point, "many")
+            try:
+                self.figures.add("list", subject.name, timed(lambda: subprocess.run(
+                    ["ls", "-l", path], stdout=subprocess.DEVNULL, check=True)))
+                self.figures.add("list warm", subject.name, timed(lambda: subprocess.run(
+                    ["ls", "-l", path], stdout=subprocess.DEVNULL, check=True)))
+            finally:
+                subject.stop()
+
+    def memory(self):
+        for kind in (Moorage, Rclone):
+            subject = self.fresh(kind, self.server)
+            subject.start()
+            try:
+                paths = [os.path.join(subject.point, f"stream-{index}") for index in range(STREAMS)]
+                with concurrent.futures.ThreadPoolExecutor(STREAMS) as pool:
+                    list(pool.map(read_through, paths))
+                self.figures.add("memory of 64 streams", kind.name, peak_memory(subject.pid()))
+            finally:
+                subject.stop()
+
+    GROUPS = {
+        "cold": cold, "shaped": shaped, "random": at_random, "warm": warm, "list": folders_of_many, "memory": memory,
+    }
+
+    def measure(self, rounds, groups):
+        for number in range(rounds):
+            for group in groups:
+                print(f"round {number + 1}: {group}", file=sys.stderr, flush=True)
+                self.GROUPS[group](self)
+
+
+#: Row, title, the column that ours is compared with, whether more is better, and the bound of ours over theirs.
+ROWS = [
+    ("cold", "cold sequential, 1 GiB, seconds", "curl", False, 1 / 0.7),
+    ("cold", "the same beside rclone", "rclone mount", False, 1 / 2.5),
+    ("cold cpu", "CPU seconds of it a GiB", "rclone mount", False, None),
+    *[(f"line {ms} ms {rate} Mbit/s", f"share of a line of {rate} Mbit/s, {ms} ms", 1, True, 0.95) for ms, rate in SHAPES],
+    *[
+        (f"first byte {ms} ms {rate} Mbit/s", f"first byte at {ms} ms, {rate} Mbit/s, round trips", 1, False, 1.5)
+        for ms, rate in SHAPES
+    ],
+    ("random", "random 4 KiB, round trips each", 1, False, 1.2),
+    ("random bytes", "KiB fetched for each", 32, False, 1),
+    ("random parallel", "16 readers, times as fast as one", 16, True, None),
+    ("warm", "warm from the disk after remount, seconds", "passthrough_ll", False, 1 / 0.9),
+    ("again", "again from memory, seconds", "local disk", False, 1.05),
+    ("small reads", "4 KiB warm, 4 threads, thousand a second", "passthrough_ll", True, 0.8),
+    ("list", "ls -l of 100,000, cold, seconds", "rclone mount", False, None),
+    ("list warm", "the same warm", "local disk", False, 2),
+    ("memory of one stream", "memory of one stream, MiB", 128, False, 1),
+    ("memory of 64 streams", "memory of 64 streams, MiB", 512, False, 1),
+]
+COLUMNS = ["Moorage", "rclone mount", "s3fs", "curl", "passthrough_ll", "local disk"]
+
+
+def report(figures):
+    print(f"\n| median | {' | '.join(COLUMNS)} | compared with | ratio | goal |")
+    print("|---" * (len(COLUMNS) + 4) + "|")
+    missed = []
+    for row, title, other, is_more_better, bound in ROWS:
+        if row not in figures.samples:
+            continue
+        cells = [figures.median(row, column) for column in COLUMNS]
+        text = [f"{value:.3g}" if value is not None else "" for value in cells]
+        theirs = other if isinstance(other, int) else figures.median(row, other)
+        ratio = cells[0] / theirs if theirs else None
+        goal = "" if bound is None else f"{'>=' if is_more_better else '<='} {bound:.2f}"
+        if ratio is not None and bound is not None and (ratio < bound if is_more_better else ratio > bound):
+            missed.append(title)
+            goal += " missed"
+        shown = f"{ratio:.2f}" if ratio is not None else ""
+        print(f"| {title} | {' | '.join(text)} | {other} | {shown} | {goal} |")
+    print()
+    print("missed: " + "; ".join(missed) if missed else "every goal is reached")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--binary", required=True)
+    parser.add_argument("--proxy", required=True)
+    parser.add_argument("--rclone", required=True)
+    parser.add_argument("--passthrough")
+    parser.add_argument("--work", required=True)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default=",".join(Bench.GROUPS))
+    arguments = parser.parse_args()
+    bench = Bench(arguments)
+    try:
+        bench.measure(arguments.rounds, arguments.only.split(","))
+    finally:
+        bench.server.stop()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1 << 30)
+    rounds = f"{arguments.rounds} rounds" if arguments.rounds > 1 else "1 round"
+    print(f"{os.cpu_count()} cores, {memory} GiB, {platform.system()} {platform.release()}, {rounds}, one server on loopback")
+    if SCALE != 1:
+        print(f"sizes and numbers times {SCALE:g}: the figures mean nothing")
+    report(bench.figures)
+
+
+if __name__ == "__main__":
+    main()
