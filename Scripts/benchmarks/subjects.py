@@ -173,14 +173,15 @@ class Rclone:
 class Passthrough:
     name = "passthrough_ll"
 
-    def __init__(self, arguments, disk, folder):
+    def __init__(self, arguments, disk, folder, cache="auto"):
         self.program = arguments.passthrough
+        self.cache = cache
         self.source = disk
         self.point = os.path.join(folder, "mnt")
         os.makedirs(self.point)
 
     def start(self):
-        run([self.program, "-o", f"source={self.source},cache=auto,timeout=1", self.point])
+        run([self.program, "-o", f"source={self.source},cache={self.cache},timeout=1", self.point])
 
     def stop(self):
         run(["fusermount3", "-u", self.point])
@@ -242,7 +243,7 @@ class Proxy:
 
     def limit(self, milliseconds, megabits):
         """A delay before each request, and a rate of everything that comes from the server (None: no limit)."""
-        rate = f" download={round(megabits * 1e6 / 8)}" if megabits else ""
+        rate = f" down={round(megabits * 1e6 / 8)}" if megabits else ""
         self.command(f"limit latency={milliseconds}{rate}")
 
     def response_bytes(self):

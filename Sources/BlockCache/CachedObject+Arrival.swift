@@ -58,10 +58,13 @@ extension CachedObject {
     }
 
     func ended(_ fetch: BlockFetch, _ result: Result<Void, StoreError>) {
-        monitor.update { state in
+        let next = monitor.update { state -> [BlockFetch] in
             fetch.progress.result = result
             state.fetches.removeAll { $0 === fetch }
+            if case .failure(let error) = result, error.cause != .cancelled { state.queue = [] }
+            return startQueued(&state)
         }
+        start(next)
     }
 }
 
@@ -137,7 +140,10 @@ extension CachedObject {
 
     /// Gives up all fetches under way, as nobody reads the object any more.
     func cancelFetches() {
-        let handles = monitor.inspect { $0.fetches.compactMap { $0.progress.handle } }
+        let handles = monitor.inspect { state in
+            state.queue = []
+            return state.fetches.compactMap { $0.progress.handle }
+        }
         for handle in handles { handle.cancel() }
     }
 }

@@ -25,6 +25,8 @@ package final class CachedObject: Sendable {
         /// The checksum of each stored or verified block.
         var checksums: [UInt64]
         var fetches: [BlockFetch] = []
+        /// What is to be fetched ahead when one of the fetches has ended, in this order.
+        var queue: [ByteRange] = []
         /// What blocked readers wait for.
         var waiters: [ByteRange] = []
         /// Readers that rely on verified blocks staying in the file right now.
@@ -51,6 +53,12 @@ package final class CachedObject: Sendable {
     static let wholeObjectLimit: Int64 = 1 << 20
     /// The length of one ranged read ahead, in bytes.
     private static let streamLength: Int64 = 8 << 20
+    /// How many fetches of an object run before readahead waits for their end.
+    ///
+    /// Enough to fill a line on which one connection does not, and few, since all share it and the first is needed first.
+    private static let parallelism = 4
+    /// The most pieces that may wait.
+    private static let longestQueue = 256
     /// A reader further ahead of a fetch than this does not wait for it to get there.
     private static let patience: Int64 = 4 << 20
     /// With no more than this to come a fetch is not cancelled, which would cost its connection; in bytes.
@@ -116,6 +124,7 @@ package final class CachedObject: Sendable {
     private func giveUp(_ range: ByteRange) {
         let handles = monitor.inspect { state -> [any RangeFetch] in
             var handles: [any RangeFetch] = []
+            state.queue.removeAll { range.contains($0) }
             for fetch in state.fetches {
                 // What has nearly arrived, or is asked for by others too, is let come.
                 guard range.contains(fetch.owned), fetch.owned.upper - fetch.progress.position > Self.nearEnd,
@@ -205,7 +214,7 @@ package final class CachedObject: Sendable {
         }
     }
 
-    /// Creates fetches for what is neither there nor under way, demand first.
+    /// Creates fetches for what is neither there nor under way, demand first; what is only wanted ahead may have to queue.
     ///
     /// What is wanted ahead and lies next to the demand comes with it, in one request.
     private func plan(
@@ -215,30 +224,52 @@ package final class CachedObject: Sendable {
         _ ahead: [ByteRange],
         _ step: inout Step
     ) {
-        var pieces: [(range: ByteRange, isDemand: Bool)] = []
-        for range in (isMissing ? [demand] : []) + ahead {
+        for range in ahead {
             var wanted = gaps(state, in: geometry.aligned(range))
-            for piece in pieces { wanted.remove(piece.range) }
-            for gap in wanted.ranges {
-                if let last = pieces.last, last.range.upper == gap.lower {
-                    pieces[pieces.count - 1].range = ByteRange(last.range.lower, gap.upper)
-                } else {
-                    pieces.append((gap, gap.intersection(demand) != nil))
-                }
+            for queued in state.queue { wanted.remove(queued) }
+            for piece in wanted.ranges.flatMap(pieces) where state.queue.count < Self.longestQueue {
+                state.queue.append(piece)
             }
         }
-        for piece in pieces {
-            var position = piece.range.lower
-            while position < piece.range.upper {
-                let isDemand = piece.isDemand && position < demand.upper
-                if !isDemand, !budget.allowsReadahead { return }
-                let end = min(piece.range.upper, (position / Self.streamLength + 1) * Self.streamLength)
-                let fetch = BlockFetch(self, range: geometry.aligned(ByteRange(position, end)), budget: budget)
-                state.fetches.append(fetch)
-                step.toStart.append(fetch)
-                position = fetch.range.upper
+        if isMissing {
+            for gap in gaps(state, in: geometry.aligned(demand)).ranges {
+                // The piece that the rest of it waits in comes along.
+                let next = state.queue.firstIndex { $0.intersection(gap) != nil || $0.lower == gap.upper }
+                let queued = next.map { state.queue.remove(at: $0) }
+                let whole = ByteRange(gap.lower, max(gap.upper, queued?.upper ?? 0))
+                step.toStart += pieces(of: whole).map { begin($0, &state) }
             }
         }
+        step.toStart += startQueued(&state)
+    }
+
+    /// Cuts a range where requests are to end.
+    private func pieces(of range: ByteRange) -> [ByteRange] {
+        var result: [ByteRange] = []
+        var position = range.lower
+        while position < range.upper {
+            let end = min(range.upper, (position / Self.streamLength + 1) * Self.streamLength)
+            let piece = geometry.aligned(ByteRange(position, end))
+            result.append(piece)
+            position = piece.upper
+        }
+        return result
+    }
+
+    private func begin(_ range: ByteRange, _ state: inout State) -> BlockFetch {
+        let fetch = BlockFetch(self, range: range, budget: budget)
+        state.fetches.append(fetch)
+        return fetch
+    }
+
+    /// Creates the fetches whose turn has come; to be started outside the monitor.
+    func startQueued(_ state: inout State) -> [BlockFetch] {
+        var started: [BlockFetch] = []
+        while !state.queue.isEmpty, state.fetches.count < Self.parallelism, budget.allowsReadahead {
+            let piece = state.queue.removeFirst()
+            started += gaps(state, in: piece).ranges.map { begin($0, &state) }
+        }
+        return started
     }
 
     private func gaps(_ state: State, in range: ByteRange) -> ExtentSet {
@@ -250,7 +281,7 @@ package final class CachedObject: Sendable {
         return missing
     }
 
-    private func start(_ fetches: [BlockFetch]) {
+    func start(_ fetches: [BlockFetch]) {
         for fetch in fetches {
             let handle = source.fetch(key, version: version, range: fetch.range, into: fetch)
             let isStale = monitor.inspect { _ in

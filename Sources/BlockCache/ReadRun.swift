@@ -84,11 +84,14 @@ struct Run: Sendable {
         window = max(Self.smallestWindow, 2 * range.count)
     }
 
-    /// Asks for more when half of what was ahead is used up, so that the next bytes come before these are read.
+    /// With less ahead than this more is asked for: when half of it is used up, so that the next bytes come before these
+    /// are read; of a wide window sooner, since all of the fetches that run may end at once.
+    private var threshold: Int64 { max(1, granted / 2, granted - (16 << 20)) }
+
     private mutating func goForward(_ most: Int64) -> [ByteRange] {
         frontier = max(frontier, covered.upper)
         let width = min(window, most)
-        guard width > 0, frontier < covered.upper + max(1, granted / 2) else { return [] }
+        guard width > 0, frontier < covered.upper + threshold else { return [] }
         let from = frontier
         frontier = covered.upper + width
         widen(most)
@@ -98,7 +101,7 @@ struct Run: Sendable {
     private mutating func goBackward(_ most: Int64) -> [ByteRange] {
         frontier = min(frontier, covered.lower)
         let width = min(window, most)
-        guard width > 0, frontier > 0, frontier > covered.lower - max(1, granted / 2) else { return [] }
+        guard width > 0, frontier > 0, frontier > covered.lower - threshold else { return [] }
         let from = frontier
         frontier = max(0, covered.lower - width)
         widen(most)

@@ -102,6 +102,21 @@ import Testing
         #expect(try reader.bytes(far) == expectedBytes(far))
     }
 
+    @Test func readaheadTakesTurnsAndNeedsNoFurtherRead() throws {
+        let source = FakeSource()
+        source.state.update { $0.heldAt = 100_070 }
+        let size: Int64 = 40 << 20
+        let window = ReadPlanner.Limits(initialWindow: 64 << 20)
+        let options = BlockCache.Options(directory: folder.path, minimumFree: 0, readahead: window)
+        let reader = try BlockCache(options: options, source: source).reader(of: key, version: version(size))
+        _ = try reader.bytes(ByteRange(0, 100_000))
+        #expect(source.requests.count == 4, "the rest waits: all share one line")
+        source.state.update { $0.heldAt = .max }
+        for _ in 0..<2000 where !reader.isResident(ByteRange(0, size)) { usleep(10_000) }
+        #expect(reader.isResident(ByteRange(0, size)))
+        #expect(source.requests.reduce(0) { $0 + $1.count } == size, "nothing was fetched twice")
+    }
+
     @Test func cachedBytesSurviveANewStartAndAreVerified() throws {
         let range = ByteRange(0, 200_000)
         _ = try cache(FakeSource()).reader(of: key, version: version(200_000)).bytes(range)
