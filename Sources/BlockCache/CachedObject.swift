@@ -160,7 +160,7 @@ package final class CachedObject: Sendable {
                 continue
             }
             step.awaited += step.toStart.filter { $0.range.intersection(range) != nil }
-            guard wait(for: range) else { throw StoreError(.cancelled, "the reader was interrupted") }
+            wait(for: range)
             switch failure(of: step.awaited) {
             case .none: continue
             case .disk: return false
@@ -292,14 +292,13 @@ package final class CachedObject: Sendable {
         }
     }
 
-    /// Waits until no fetch under way has still to deliver bytes of `range`; false when nobody waits for the reader.
-    private func wait(for range: ByteRange) -> Bool {
+    /// Waits until no fetch under way has still to deliver bytes of `range`.
+    private func wait(for range: ByteRange) {
         monitor.inspect { $0.waiters.append(range) }
-        let hasCome = monitor.waitUnlessInterrupted { state in Self.isPending(range, state) ? nil : true }
+        _ = monitor.wait { state in Self.isPending(range, state) ? nil : true }
         monitor.inspect { state in
             if let index = state.waiters.firstIndex(of: range) { state.waiters.remove(at: index) }
         }
-        return hasCome != nil
     }
 
     static func isPending(_ range: ByteRange, _ state: State) -> Bool {

@@ -88,14 +88,6 @@ extension FileError {
 }
 
 extension FileError {
-    /// The caller got a signal while it waited for the remote.
-    static let interrupted = FileError.remote(StoreError(.cancelled, "interrupted"))
-
-    var isInterrupted: Bool {
-        if case .remote(let error) = self { return error.cause == .cancelled }
-        return false
-    }
-
     /// Whether the remote does not tell what is in a folder, now and later.
     var isRefusalToList: Bool {
         if case .remote(let error) = self { return error.cause == .unsupported }

@@ -35,7 +35,6 @@ package final class MountSession: Sendable {
         self.fileSystem = fileSystem
         bridge = Bridge(fileSystem: fileSystem)
         StopSignals.hold()
-        Interruption.serve(KernelRequests())
         let session = try Self.mounted(options, bridge)
         state.inspect { $0.session = session }
     }

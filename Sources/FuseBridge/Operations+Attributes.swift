@@ -27,10 +27,8 @@ extension Operations {
         table.readlink = { raw, number in
             guard let request = Request(raw) else { return }
             do throws(FileError) {
-                let target = try request.interruptible { () throws(FileError) in
-                    try request.fileSystem.readLink(number)
-                }
-                _ = fuse_reply_readlink(request.raw, target.bytes.map { CChar(bitPattern: $0) } + [0])
+                let target = try request.fileSystem.readLink(number).bytes.map { CChar(bitPattern: $0) } + [0]
+                _ = fuse_reply_readlink(request.raw, target)
             } catch {
                 request.fail(error)
             }

@@ -11,10 +11,7 @@ extension Operations {
         table.open = { raw, number, info in
             guard let request = Request(raw), let info else { return }
             do throws(FileError) {
-                let mode = OpenMode(flags: info.pointee.flags)
-                let handle = try request.interruptible { () throws(FileError) in
-                    try request.fileSystem.open(number, mode)
-                }
+                let handle = try request.fileSystem.open(number, OpenMode(flags: info.pointee.flags))
                 info.pointee.hold(handle)
                 info.pointee.keep_cache = 1
                 if fuse_reply_open(request.raw, info) != 0 { Operations.close(request, info) }
@@ -53,10 +50,13 @@ extension Operations {
         _ info: UnsafeMutablePointer<fuse_file_info>
     ) {
         do throws(FileError) {
-            let openMode = OpenMode(flags: info.pointee.flags)
-            let (status, handle) = try request.interruptible { () throws(FileError) in
-                try request.fileSystem.create(parent, name(text), mode: mode, open: openMode, caller: request.caller)
-            }
+            let (status, handle) = try request.fileSystem.create(
+                parent,
+                name(text),
+                mode: mode,
+                open: OpenMode(flags: info.pointee.flags),
+                caller: request.caller
+            )
             info.pointee.hold(handle)
             info.pointee.keep_cache = 1
             var parameters = request.entryParameters(status)

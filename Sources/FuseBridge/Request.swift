@@ -43,11 +43,6 @@ struct Request {
         return Caller(uid: context.pointee.uid, gid: context.pointee.gid, umask: context.pointee.umask)
     }
 
-    /// Runs work that may wait for the remote; it ends with `EINTR` when the caller is interrupted meanwhile (signal(7)).
-    func interruptible<Value, Failure: Error>(_ body: () throws(Failure) -> Value) throws(Failure) -> Value {
-        try Interruption.during(UnsafeMutableRawPointer(raw), body)
-    }
-
     func fail(_ error: FileError) {
         if error.code == EIO { Log.warning("mount", "input/output error: \(error)") }
         _ = fuse_reply_err(raw, error.code)
@@ -56,7 +51,7 @@ struct Request {
     /// Answers with success, or with the error that `body` throws.
     func acknowledge(_ body: () throws(FileError) -> Void) {
         do {
-            try interruptible(body)
+            try body()
             _ = fuse_reply_err(raw, 0)
         } catch {
             fail(error)
@@ -66,7 +61,7 @@ struct Request {
     /// Answers with an inode's entry.
     func entry(_ body: () throws(FileError) -> InodeStatus) {
         do {
-            var parameters = try entryParameters(interruptible(body))
+            var parameters = try entryParameters(body())
             let number = parameters.ino
             // The kernel does not count an entry it never received.
             if fuse_reply_entry(raw, &parameters) != 0 { fileSystem.forget(number, count: 1) }
@@ -78,7 +73,7 @@ struct Request {
     /// Answers with an inode's attributes.
     func attributes(_ body: () throws(FileError) -> InodeStatus) {
         do {
-            var status = try interruptible(body).stat
+            var status = try body().stat
             _ = fuse_reply_attr(raw, &status, bridge.options.kernelAge)
         } catch {
             fail(error)
@@ -93,23 +88,6 @@ struct Request {
         parameters.attr_timeout = bridge.options.kernelAge
         parameters.entry_timeout = bridge.options.kernelAge
         return parameters
-    }
-}
-
-/// Tells threads that wait for the remote when the kernel gives their request up (`FUSE_INTERRUPT`).
-struct KernelRequests: Interruption.Source {
-    func setHandler(_ handler: Interruption.Handler?, of request: UnsafeMutableRawPointer) {
-        let raw = fuse_req_t(request)
-        guard let handler else { return fuse_req_interrupt_func(raw, nil, nil) }
-        // libfuse calls it under the request's lock, and takes that here: no call outlasts the handler.
-        fuse_req_interrupt_func(
-            raw,
-            { _, context in
-                guard let context else { return }
-                Unmanaged<Interruption.Handler>.fromOpaque(context).takeUnretainedValue().call()
-            },
-            Unmanaged.passUnretained(handler).toOpaque()
-        )
     }
 }
 

@@ -115,18 +115,13 @@ final class HTTPClient: Sendable {
         _ cancellation: (any Cancellation)?
     ) throws(StoreError) -> TransferResponse {
         var token = 0
-        var watch: Interruption.Watch?
-        defer {
-            cancellation?.removeHandler(token)
-            watch?.end()
-        }
+        defer { cancellation?.removeHandler(token) }
         do {
             return try transport.perform(
                 request,
                 limit: limit,
                 started: { transfer in
                     if let cancellation { token = cancellation.onCancel { transfer.cancel() } }
-                    watch = Interruption.watch { transfer.cancel() }
                 }
             )
         } catch {

@@ -65,11 +65,7 @@ extension S3Client {
         cancellation: (any Cancellation)? = nil
     ) throws(StoreError) -> TransferResponse {
         var token = 0
-        var watch: Interruption.Watch?
-        defer {
-            cancellation?.removeHandler(token)
-            watch?.end()
-        }
+        defer { cancellation?.removeHandler(token) }
         do {
             let response = try transport.perform(
                 transfer,
@@ -78,7 +74,6 @@ extension S3Client {
                 progress: progress,
                 started: { transfer in
                     if let cancellation { token = cancellation.onCancel { transfer.cancel() } }
-                    watch = Interruption.watch { transfer.cancel() }
                 }
             )
             noteTime(response.fields)
