@@ -192,10 +192,28 @@ package final class Database: @unchecked Sendable {
                 "\(path): \(String(cString: sqlite3_errmsg(handle)))"
             )
         }
-        sqlite3_busy_timeout(handle, options.busyTimeout)
+        waitWhenBusy(handle, options.busyTimeout)
         sqlite3_extended_result_codes(handle, 1)
         try configure(connection, options)
         return connection
+    }
+
+    /// Has SQLite wait for another process's transaction, up to `timeout` milliseconds.
+    ///
+    /// Its own sqlite3_busy_timeout(3) begins with a millisecond and soon takes 25, several times as long as the
+    /// transactions of the mount and the flusher, which meet all the time while small files are written.
+    private static func waitWhenBusy(_ handle: OpaquePointer, _ timeout: Int32) {
+        sqlite3_busy_handler(
+            handle,
+            { context, count in
+                let timeout = Int32(truncatingIfNeeded: Int(bitPattern: context))
+                let short: Int32 = 6
+                guard timeout > 0, count < short + timeout / 5 else { return 0 }
+                usleep(count < short ? 100 << UInt32(count) : 5000)
+                return 1
+            },
+            UnsafeMutableRawPointer(bitPattern: Int(timeout))
+        )
     }
 
     private static func configure(_ connection: Connection, _ options: Options) throws(DatabaseError) {
