@@ -26,6 +26,7 @@ const int moorage_O_TMPFILE = O_TMPFILE;
 const int moorage_O_PATH = O_PATH;
 const int moorage_O_CLOEXEC = O_CLOEXEC;
 const int moorage_O_NOFOLLOW = O_NOFOLLOW;
+const int moorage_O_DIRECT = O_DIRECT;
 const int moorage_O_DIRECTORY = O_DIRECTORY;
 const int moorage_SEEK_DATA = SEEK_DATA;
 const int moorage_SEEK_HOLE = SEEK_HOLE;

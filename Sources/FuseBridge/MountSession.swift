@@ -28,6 +28,10 @@ package final class MountSession: Sendable {
     ///
     /// Twice as many as reads in the background: while those wait for the network, other work goes on.
     private static let maximumThreads = 2 * Operations.maximumBackground
+    /// Threads that are kept when there is little to do.
+    ///
+    /// The kernel wakes them in turn, so that each of many would come with a stack that no processor remembers.
+    private static let idleThreads: UInt32 = 10
 
     /// Mounts; the kernel's requests wait until ``run(onReady:)``.
     package init(options: MountOptions, fileSystem: FileSystem) throws(MountError) {
@@ -120,7 +124,7 @@ package final class MountSession: Sendable {
         defer { fuse_loop_cfg_destroy(configuration) }
         fuse_loop_cfg_set_clone_fd(configuration, 0)
         fuse_loop_cfg_set_max_threads(configuration, maximumThreads)
-        fuse_loop_cfg_set_idle_threads(configuration, maximumThreads)
+        fuse_loop_cfg_set_idle_threads(configuration, idleThreads)
         let result = moorage_fuse_session_loop_mt(session, configuration)
         if result != 0 { Log.info("mount", "the request loop ended with \(result)") }
     }

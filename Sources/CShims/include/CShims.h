@@ -16,6 +16,7 @@ extern const int moorage_O_TMPFILE;
 extern const int moorage_O_PATH;
 extern const int moorage_O_CLOEXEC;
 extern const int moorage_O_NOFOLLOW;
+extern const int moorage_O_DIRECT;
 extern const int moorage_O_DIRECTORY;
 extern const int moorage_SEEK_DATA;
 extern const int moorage_SEEK_HOLE;
