@@ -21,19 +21,23 @@ final class ActiveReaders: Sendable {
     private static let period = 2.0
 
     private let state = Lock(State())
+    /// What the last reader that was counted got: the others of its period need not take the lock.
+    private let latest = Atomic<Int>(1)
 
     /// Notes that a reader reads; returns how many do, itself among them.
     func count(with stamp: Stamp) -> Int {
         let now = Int(monotonicSeconds() / Self.period)
-        let isNew = stamp.period.exchange(now, ordering: .relaxed) != now
-        return state.withLock { state in
+        guard stamp.period.exchange(now, ordering: .relaxed) != now else { return latest.load(ordering: .relaxed) }
+        let count = state.withLock { state in
             if state.period != now {
                 state.countBefore = state.period == now - 1 ? state.count : 0
                 state.count = 0
                 state.period = now
             }
-            if isNew { state.count += 1 }
-            return max(1, state.count, state.countBefore)
+            state.count += 1
+            return max(state.count, state.countBefore)
         }
+        latest.store(count, ordering: .relaxed)
+        return count
     }
 }

@@ -62,6 +62,7 @@ package final class BlockCache: Sendable {
     let registry = Lock(Registry())
     private let source: (any RangeSource)?
     private let budget = FetchBudget(limit: 24)
+    private let writer: ArrivalWriter?
     private let readers = ActiveReaders()
     /// The most that all readers together may have ahead of them, in bytes.
     private static let readaheadBudget: Int64 = 128 << 20
@@ -73,13 +74,18 @@ package final class BlockCache: Sendable {
         self.options = options
         self.source = source
         try Files.makeDirectories(options.directory)
+        writer = try source.map { _ throws(SystemError) in try ArrivalWriter() }
+    }
+
+    deinit {
+        writer?.stop()
     }
 
     /// A reader of one object version; the object stays in the cache while the reader lives.
     package func reader(of key: ObjectKey, version: ObjectVersion) -> CacheReader {
-        guard let source else { preconditionFailure("a cache without a source cannot read") }
+        guard let source, let writer else { preconditionFailure("a cache without a source cannot read") }
         do {
-            let object = try pin(key, version, source)
+            let object = try pin(key, version, source, writer)
             return CacheReader(key: key, version: version, object: object, cache: self, source: source)
         } catch {
             Log.warning("cache", "cannot use the cache for \(key): \(error); reading without it")
@@ -119,7 +125,8 @@ package final class BlockCache: Sendable {
     private func pin(
         _ key: ObjectKey,
         _ version: ObjectVersion,
-        _ source: any RangeSource
+        _ source: any RangeSource,
+        _ writer: ArrivalWriter
     ) throws(SystemError) -> CachedObject {
         let name = Self.name(key, version)
         if let object = pinExisting(name, key, version) { return object }
@@ -136,7 +143,8 @@ package final class BlockCache: Sendable {
             name: name,
             file: file,
             source: source,
-            budget: budget
+            budget: budget,
+            writer: writer
         )
         return registry.withLock { registry in
             // Another thread may have opened it meanwhile; one object must own the file's state.

@@ -10,9 +10,8 @@ internal import Synchronization
 
 /// One ranged read on its way into an object's cache file.
 ///
-/// The transfer thread writes what arrives straight to the file: the copy into
-/// the page cache is what a pooled buffer would cost too, and readers may be
-/// answered as soon as their bytes have landed.
+/// The transfer thread gathers what arrives in one go, and an ``ArrivalWriter``
+/// puts it into the file; readers are answered as soon as their bytes have landed.
 final class BlockFetch: RangeSink, @unchecked Sendable {
     /// What all threads see; guarded by the object's monitor.
     struct Progress {
@@ -31,15 +30,19 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
     let range: ByteRange
     private let object: CachedObject
     private let budget: FetchBudget
-    // Used by the transfer thread only.
+    private let writer: ArrivalWriter
+    /// What has arrived and was not handed to the writer yet; the transfer thread's.
+    private var gathered: ArrivalBuffer?
+    // Used by the writer only.
     private let hash: OpaquePointer?
     private var block: Int
     var progress: Progress
 
-    init(_ object: CachedObject, range: ByteRange, budget: FetchBudget) {
+    init(_ object: CachedObject, range: ByteRange, budget: FetchBudget, writer: ArrivalWriter) {
         self.object = object
         self.range = range
         self.budget = budget
+        self.writer = writer
         hash = XXH3_createState()
         XXH3_64bits_reset(hash)
         block = Int(range.lower / object.geometry.blockSize)
@@ -54,10 +57,38 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
     /// The bytes this fetch still answers for.
     var owned: ByteRange { ByteRange(range.lower, max(range.lower, progress.limit)) }
 
+    // MARK: The transfer thread
+
     func received(_ bytes: UnsafeRawBufferPointer, at offset: Int64) {
-        let wanted = object.wantedBytes(of: self, offset: offset, count: bytes.count)
+        var taken = 0
+        while taken < bytes.count {
+            let buffer = gathered ?? writer.buffer()
+            gathered = buffer
+            if buffer.count == 0 { buffer.offset = offset + Int64(taken) }
+            taken += buffer.append(UnsafeRawBufferPointer(rebasing: bytes[taken...]))
+            if buffer.isFull { drained() }
+        }
+    }
+
+    func drained() {
+        guard let buffer = gathered else { return }
+        gathered = nil
+        writer.add(.store(self, buffer))
+    }
+
+    func finished(_ result: Result<Void, StoreError>) {
+        drained()
+        writer.add(.end(self, result))
+    }
+
+    // MARK: The writer
+
+    /// Puts the bytes that the fetch still answers for into the file.
+    func store(_ buffer: ArrivalBuffer) {
+        let offset = buffer.offset
+        let wanted = object.wantedBytes(of: self, offset: offset, count: buffer.count)
         guard wanted > 0 else { return }
-        let part = UnsafeRawBufferPointer(rebasing: bytes[..<wanted])
+        let part = UnsafeRawBufferPointer(rebasing: buffer.bytes[..<wanted])
         let first = block
         let blocks = (first: first, checksums: digest(part, at: offset))
         do {
@@ -69,7 +100,7 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
         object.landed(self, upTo: offset + Int64(wanted), completing: blocks)
     }
 
-    func finished(_ result: Result<Void, StoreError>) {
+    func end(_ result: Result<Void, StoreError>) {
         budget.ended()
         object.ended(self, result)
     }
@@ -81,7 +112,7 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
         while done < bytes.count {
             let end = object.geometry.range(of: block).upper
             let count = min(bytes.count - done, Int(end - offset) - done)
-            XXH3_64bits_update(hash, bytes.baseAddress.map { $0 + done }, count)
+            moorage_XXH3_64bits_update(hash, bytes.baseAddress.map { $0 + done }, count)
             done += count
             guard offset + Int64(done) == end else { break }
             completed.append(XXH3_64bits_digest(hash))

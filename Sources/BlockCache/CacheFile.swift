@@ -93,10 +93,13 @@ package struct CacheFile: ~Copyable, Sendable {
     package func loadSlots() throws(SystemError) -> [UInt64?] {
         var raw = [UInt8](repeating: 0, count: geometry.count * Self.slotSize)
         _ = try Self.read(descriptor, into: &raw, at: firstSlot)
-        return (0..<geometry.count).map { block in
-            let checksum = Self.integer(raw, at: block * Self.slotSize)
-            let mark = Self.integer(raw, at: block * Self.slotSize + 8)
-            return mark == checksum ^ (Self.guardSeed &+ UInt64(block)) ? checksum : nil
+        return raw.withUnsafeBytes { raw in
+            (0..<geometry.count).map { block in
+                let offset = block * Self.slotSize
+                let checksum = UInt64(littleEndian: raw.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
+                let mark = UInt64(littleEndian: raw.loadUnaligned(fromByteOffset: offset + 8, as: UInt64.self))
+                return mark == checksum ^ (Self.guardSeed &+ UInt64(block)) ? checksum : nil
+            }
         }
     }
 
@@ -111,10 +114,10 @@ package struct CacheFile: ~Copyable, Sendable {
         try Self.write(slots, to: descriptor, at: firstSlot + Int64(first * Self.slotSize))
     }
 
-    /// Forgets a block.
-    package func clearSlot(block: Int) throws(SystemError) {
-        let zeros = [UInt8](repeating: 0, count: Self.slotSize)
-        try Self.write(zeros, to: descriptor, at: firstSlot + Int64(block * Self.slotSize))
+    /// Forgets blocks.
+    package func clearSlots(of blocks: Range<Int>) throws(SystemError) {
+        let zeros = [UInt8](repeating: 0, count: blocks.count * Self.slotSize)
+        try Self.write(zeros, to: descriptor, at: firstSlot + Int64(blocks.lowerBound * Self.slotSize))
     }
 
     /// The XXH3 of a block as it stands on disk; `buffer` holds at least one block.
@@ -122,7 +125,7 @@ package struct CacheFile: ~Copyable, Sendable {
         let range = geometry.range(of: block)
         let part = UnsafeMutableRawBufferPointer(rebasing: buffer[..<Int(range.count)])
         let count = try descriptor.read(into: part, at: range.lower)
-        return XXH3_64bits(part.baseAddress, count)
+        return moorage_XXH3_64bits(part.baseAddress, count)
     }
 
     private static func trailerOffset(size: Int64) -> Int64 { (size + 4095) / 4096 * 4096 }
@@ -155,10 +158,6 @@ package struct CacheFile: ~Copyable, Sendable {
 
     private static func bytes(_ value: UInt64) -> [UInt8] {
         (0..<8).map { UInt8(truncatingIfNeeded: value >> (UInt64($0) * 8)) }
-    }
-
-    private static func integer(_ bytes: [UInt8], at offset: Int) -> UInt64 {
-        (0..<8).reduce(0) { $0 | UInt64(bytes[offset + $1]) << (UInt64($1) * 8) }
     }
 
     private static func write(

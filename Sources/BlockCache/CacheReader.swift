@@ -44,10 +44,17 @@ package final class CacheReader: Sendable {
             let bytes = try UncachedRead.read(key, version: version, range: range, from: source)
             return bytes.withUnsafeBytes { body(.memory($0)) }
         }
-        let presence = object.presence(of: range)
+        let isHeld = object.hold(range)
+        let presence = isHeld ? .resident : object.presence(of: range)
         let share = cache.share(of: self)
         let plan = planner.withLock {
             $0.read(range, objectSize: version.size, presence: presence, share: share)
+        }
+        if isHeld, plan.isEmpty {
+            // The usual warm read: it looks at the object's state this once.
+            if let value = object.readVerified(body) { return value }
+        } else if isHeld {
+            object.letGo()
         }
         return try object.read(range, plan, body)
     }

@@ -6,8 +6,9 @@ internal import CShims
 internal import Glibc
 internal import ObjectStore
 internal import Platform
+internal import Synchronization
 
-/// What fetches report, on the transfer thread.
+/// What fetches report, on the writer's thread.
 extension CachedObject {
     /// How many of the arrived bytes the fetch still answers for.
     func wantedBytes(of fetch: BlockFetch, offset: Int64, count: Int) -> Int {
@@ -79,7 +80,7 @@ extension CachedObject {
             let isSound = (try? file.checksum(of: block, buffer: buffer)) == expected
             if !isSound {
                 Log.warning("cache", "block \(block) of \(key) is damaged on disk and will be fetched again")
-                try? change { () throws(SystemError) in try file.clearSlot(block: block) }
+                try? change { () throws(SystemError) in try file.clearSlots(of: block..<block + 1) }
             }
             monitor.inspect { state in
                 if state.blocks[block] == .stored { state.blocks[block] = isSound ? .verified : .missing }
@@ -93,17 +94,31 @@ extension CachedObject {
     }
 
     private func releaseDistantBlocks(_ state: inout State) {
-        guard state.readers == 0 else { return }
+        guard readers.load(ordering: .acquiring) == 0 else { return }
         let near = ByteRange(max(0, state.lastRead - (16 << 20)), state.lastRead + (64 << 20))
         let busy = state.fetches.map { $0.owned } + [near]
-        for block in state.blocks.indices where state.blocks[block] != .missing {
-            let range = geometry.range(of: block)
-            if busy.contains(where: { $0.intersection(range) != nil }) { continue }
-            state.blocks[block] = .missing
-            try? file.clearSlot(block: block)
-            let mode = moorage_FALLOC_FL_PUNCH_HOLE | moorage_FALLOC_FL_KEEP_SIZE
-            _ = moorage_fallocate(file.descriptor.raw, mode, range.lower, range.count)
+        var first: Int?
+        for block in 0...state.blocks.count {
+            let isReleased =
+                block < state.blocks.count && state.blocks[block] != .missing
+                && !busy.contains { $0.intersection(geometry.range(of: block)) != nil }
+            if isReleased {
+                state.blocks[block] = .missing
+                first = first ?? block
+            } else if let begin = first {
+                release(begin..<block)
+                first = nil
+            }
         }
+    }
+
+    /// Gives back the space of neighbouring blocks that count as missing.
+    private func release(_ blocks: Range<Int>) {
+        try? file.clearSlots(of: blocks)
+        let lower = geometry.range(of: blocks.lowerBound).lower
+        let count = geometry.range(of: blocks.upperBound - 1).upper - lower
+        let mode = moorage_FALLOC_FL_PUNCH_HOLE | moorage_FALLOC_FL_KEEP_SIZE
+        _ = moorage_fallocate(file.descriptor.raw, mode, lower, count)
     }
 
     /// Runs a change of the file by this object.

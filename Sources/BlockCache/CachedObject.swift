@@ -5,6 +5,7 @@ package import Base
 internal import Glibc
 package import ObjectStore
 internal import Platform
+internal import Synchronization
 
 /// One object version in the cache, shared by all its readers.
 ///
@@ -29,8 +30,6 @@ package final class CachedObject: Sendable {
         var queue: [ByteRange] = []
         /// What blocked readers wait for.
         var waiters: [ByteRange] = []
-        /// Readers that rely on verified blocks staying in the file right now.
-        var readers = 0
         /// Bytes written to the file that its measure does not know of yet.
         var unmeasured: Int64 = 0
         /// The end of the last read, in bytes: eviction spares what lies around it.
@@ -44,8 +43,11 @@ package final class CachedObject: Sendable {
     let file: CacheFile
     let watch: FileWatch
     let monitor: Monitor<State>
+    /// Readers that rely on verified blocks staying in the file right now; goes up within the monitor only.
+    let readers = Atomic<Int>(0)
     private let source: any RangeSource
     private let budget: FetchBudget
+    private let writer: ArrivalWriter
 
     var geometry: BlockGeometry { file.geometry }
 
@@ -72,7 +74,8 @@ package final class CachedObject: Sendable {
         name: String,
         file: consuming CacheFile,
         source: any RangeSource,
-        budget: FetchBudget
+        budget: FetchBudget,
+        writer: ArrivalWriter
     ) throws(SystemError) {
         watch = FileWatch(file.descriptor.raw)
         let slots = try file.loadSlots()
@@ -81,6 +84,7 @@ package final class CachedObject: Sendable {
         self.name = name
         self.source = source
         self.budget = budget
+        self.writer = writer
         monitor = Monitor(
             State(blocks: slots.map { $0 == nil ? .missing : .stored }, checksums: slots.map { $0 ?? 0 })
         )
@@ -102,7 +106,37 @@ package final class CachedObject: Sendable {
             let bytes = try UncachedRead.read(key, version: version, range: range, from: source)
             return bytes.withUnsafeBytes { body(.memory($0)) }
         }
-        defer { monitor.inspect { $0.readers -= 1 } }
+        return answer(body)
+    }
+
+    /// Counts a reader of bytes that are all in the file and verified; false when they are not.
+    ///
+    /// After true either ``readVerified(_:)`` or ``letGo()`` is to be called.
+    func hold(_ range: ByteRange) -> Bool {
+        let blocks = geometry.blocks(in: range)
+        return monitor.inspect { state in
+            guard blocks.allSatisfy({ state.blocks[$0] == .verified }) else { return false }
+            readers.add(1, ordering: .relaxed)
+            state.lastRead = range.upper
+            return true
+        }
+    }
+
+    /// Answers a reader that ``hold(_:)`` counted; nil when somebody else has changed the file.
+    func readVerified<Value>(_ body: (CachedBytes) -> Value) -> Value? {
+        if isUntouched { return answer(body) }
+        letGo()
+        return nil
+    }
+
+    /// Ends the use of bytes by a reader that was counted.
+    func letGo() {
+        readers.subtract(1, ordering: .releasing)
+    }
+
+    /// Answers, and lets the bytes go.
+    private func answer<Value>(_ body: (CachedBytes) -> Value) -> Value {
+        defer { letGo() }
         return body(.file(file.descriptor.raw))
     }
 
@@ -156,7 +190,7 @@ package final class CachedObject: Sendable {
             }
             if step.isReady {
                 if isUntouched { return true }
-                monitor.inspect { $0.readers -= 1 }
+                letGo()
                 continue
             }
             step.awaited += step.toStart.filter { $0.range.intersection(range) != nil }
@@ -195,7 +229,7 @@ package final class CachedObject: Sendable {
         let isWaiting = !step.awaited.isEmpty || step.toStart.contains { $0.range.intersection(range) != nil }
         if step.toVerify.isEmpty, !isWaiting {
             step.isReady = true
-            state.readers += 1
+            readers.add(1, ordering: .relaxed)
             state.lastRead = range.upper
         }
         return step
@@ -232,15 +266,19 @@ package final class CachedObject: Sendable {
             }
         }
         if isMissing {
-            for gap in gaps(state, in: geometry.aligned(demand)).ranges {
-                // The piece that the rest of it waits in comes along.
-                let next = state.queue.firstIndex { $0.intersection(gap) != nil || $0.lower == gap.upper }
-                let queued = next.map { state.queue.remove(at: $0) }
-                let whole = ByteRange(gap.lower, max(gap.upper, queued?.upper ?? 0))
-                step.toStart += pieces(of: whole).map { begin($0, &state) }
-            }
+            let wanted = gaps(state, in: geometry.aligned(demand)).ranges
+            step.toStart += wanted.flatMap { beginDemand($0, &state) }
         }
         step.toStart += startQueued(&state)
+    }
+
+    /// Begins what is still missing of a demand; the piece that the rest of it waits in comes along.
+    private func beginDemand(_ gap: ByteRange, _ state: inout State) -> [BlockFetch] {
+        let next = state.queue.firstIndex { $0.intersection(gap) != nil || $0.lower == gap.upper }
+        let queued = next.map { state.queue.remove(at: $0) }
+        let whole = ByteRange(gap.lower, max(gap.upper, queued?.upper ?? 0))
+        // What an earlier part of the demand, or another reader's, has begun meanwhile is not asked for again.
+        return gaps(state, in: whole).ranges.flatMap(pieces).map { begin($0, &state) }
     }
 
     /// Cuts a range where requests are to end.
@@ -257,7 +295,7 @@ package final class CachedObject: Sendable {
     }
 
     private func begin(_ range: ByteRange, _ state: inout State) -> BlockFetch {
-        let fetch = BlockFetch(self, range: range, budget: budget)
+        let fetch = BlockFetch(self, range: range, budget: budget, writer: writer)
         state.fetches.append(fetch)
         return fetch
     }

@@ -9,6 +9,8 @@ package struct ReadPlan: Hashable, Sendable {
     package var ahead: [ByteRange] = []
     /// What was asked for before and nobody seems to come for.
     package var abandoned: [ByteRange] = []
+
+    var isEmpty: Bool { ahead.isEmpty && abandoned.isEmpty }
 }
 
 /// Where the bytes of a read were when it came.

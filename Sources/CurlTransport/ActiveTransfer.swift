@@ -23,6 +23,8 @@ final class ActiveTransfer {
     /// A 417 that libcurl may be about to answer by repeating the request without Expect.
     private var refusedExpectation: HeadReader.Head?
     private(set) var bytesReceived: Int64 = 0
+    /// Whether pieces were given to the delegate since it was told that there are no more for now.
+    private var hasReceived = false
     /// Why we made libcurl stop; more telling than its own code.
     private(set) var ownProblem: TransferError?
 
@@ -93,7 +95,15 @@ final class ActiveTransfer {
         // The body of a 417 that is being retried is nobody's.
         guard status != nil else { return true }
         bytesReceived += Int64(bytes.count)
+        hasReceived = true
         return delegate.transferDidReceive(bytes) || stop(.refusedByDelegate, "the response is not wanted")
+    }
+
+    /// Tells the delegate that libcurl has handed over all it had.
+    func drain() {
+        guard hasReceived else { return }
+        hasReceived = false
+        delegate.transferDidDrain()
     }
 
     /// Fills libcurl's send buffer; nil stops the transfer.

@@ -20,6 +20,8 @@ package protocol TransferDelegate: AnyObject, Sendable {
     func transferDidReceiveHead(status: Int, fields: HTTPFields) -> Bool
     /// A piece of the body; false gives the transfer up.
     func transferDidReceive(_ bytes: UnsafeRawBufferPointer) -> Bool
+    /// The pieces of the body that have arrived so far were all handed over.
+    func transferDidDrain()
     /// So many bytes of the body have left this process.
     func transferDidSend(_ count: Int64)
     /// The end, exactly once and last.
@@ -28,5 +30,6 @@ package protocol TransferDelegate: AnyObject, Sendable {
 
 extension TransferDelegate {
     package func transferDidReceiveInformational(status: Int, fields: HTTPFields) {}
+    package func transferDidDrain() {}
     package func transferDidSend(_ count: Int64) {}
 }

@@ -39,6 +39,7 @@ final class TransportEngine {
             var running: Int32 = 0
             curl_multi_perform(mailbox.multi, &running)
             collectFinished()
+            for transfer in active.values { transfer.drain() }
             let now = monotonicSeconds()
             runTimers(now)
             if now - lastTick >= Self.tick {

@@ -114,6 +114,16 @@ package struct FileContent: Sendable {
         return (key, version)
     }
 
+    /// Where all bytes of `range`, which lies within the file, come from; nil when ``segments(in:)`` has to tell.
+    func onlySource(of range: ByteRange) -> Segment.Source? {
+        if map.extents.isEmpty {
+            guard range.upper <= map.underlayLength, case .remote(let key, let version) = below else { return nil }
+            return .remote(key, version)
+        }
+        guard let staging, map.extents.contains(range) else { return nil }
+        return .staging(staging)
+    }
+
     /// Where the bytes of `range` come from, in order; `range` lies within the file.
     package func segments(in range: ByteRange) -> [Segment] {
         var result: [Segment] = []

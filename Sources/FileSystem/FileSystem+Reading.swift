@@ -33,7 +33,7 @@ extension FileSystem {
             // The remote object under local bytes may have gone because they have been fetched into
             // staging meanwhile, or because our own upload took its place: look once more.
             guard case .stale = error, try reload(handle.inode) else { throw error }
-            try readOnce(handle, range, answer)
+            try readUncut(handle, range, answer)
         }
     }
 
@@ -43,34 +43,55 @@ extension FileSystem {
         _ range: ByteRange,
         _ answer: (ReadBytes) -> Void
     ) throws(FileError) {
-        for _ in 0..<16 {
-            let revision = handle.inode.state.withLock { $0.revision }
+        for attempt in 0..<17 {
+            let look = look(at: handle.inode, wanted: range)
             do throws(FileError) {
-                return try readOnce(handle, range, answer)
+                return try readOnce(handle, look, answer)
             } catch {
-                guard case .writeFailed = error else { throw error }
-                let isBeingCut = handle.inode.state.withLock { $0.activeWrites > 0 || $0.revision != revision }
+                guard case .writeFailed = error, attempt < 16 else { throw error }
+                let isBeingCut = handle.inode.state.withLock {
+                    $0.activeWrites > 0 || $0.revision != look.revision
+                }
                 guard isBeingCut else { throw error }
                 usleep(1000)
             }
         }
-        try readOnce(handle, range, answer)
+    }
+
+    /// What a read finds at one instant.
+    private struct Look {
+        var revision: Int64
+        /// The range within the file; nil behind its end.
+        var range: ByteRange?
+        /// Where all of it comes from; nil when ``content`` is to be asked.
+        var source: FileContent.Segment.Source?
+        var content: FileContent?
+    }
+
+    private func look(at inode: Inode, wanted: ByteRange) -> Look {
+        inode.state.withLock { state in
+            let range = wanted.intersection(ByteRange(0, state.content.map.size))
+            let source = range.flatMap { state.content.onlySource(of: $0) }
+            return Look(
+                revision: state.revision,
+                range: range,
+                source: source,
+                content: source == nil ? state.content : nil
+            )
+        }
     }
 
     private func readOnce(
         _ handle: FileHandle,
-        _ wanted: ByteRange,
+        _ look: Look,
         _ answer: (ReadBytes) -> Void
     ) throws(FileError) {
-        let content = handle.inode.state.withLock { $0.content }
-        guard let range = wanted.intersection(ByteRange(0, content.map.size)) else {
-            return answer(.memory(UnsafeRawBufferPointer(start: nil, count: 0)))
-        }
-        let segments = content.segments(in: range)
-        guard segments.count == 1, let only = segments.first else {
+        guard let range = look.range else { return answer(.memory(UnsafeRawBufferPointer(start: nil, count: 0))) }
+        let segments = look.content?.segments(in: range) ?? []
+        guard let source = look.source ?? (segments.count == 1 ? segments.first?.source : nil) else {
             return try readAssembled(handle, range, segments, answer)
         }
-        switch only.source {
+        switch source {
         case .staging(let file):
             // The kernel takes a short answer for the end of the file, or for zeros.
             let size: Int64

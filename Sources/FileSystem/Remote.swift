@@ -118,6 +118,10 @@ private final class WatchedSink: RangeSink {
         sink.received(bytes, at: offset)
     }
 
+    func drained() {
+        sink.drained()
+    }
+
     func finished(_ result: Result<Void, StoreError>) {
         switch result {
         case .success: remote.note(nil)

@@ -99,8 +99,14 @@ package protocol RangeSink: AnyObject, Sendable {
     /// Bytes in ascending order without gaps, from the start of the range. Called only after the
     /// response's head was validated against the wanted version.
     func received(_ bytes: UnsafeRawBufferPointer, at offset: Int64)
+    /// All that has come from the network so far was handed over: a sink that gathers need not wait for more.
+    func drained()
     /// Called exactly once, last. Success means every byte of the range was delivered.
     func finished(_ result: Result<Void, StoreError>)
+}
+
+extension RangeSink {
+    package func drained() {}
 }
 
 /// A ranged read under way.

@@ -112,7 +112,7 @@ import Testing
         _ = try reader.bytes(ByteRange(0, 100_000))
         #expect(source.requests.count == 4, "the rest waits: all share one line")
         source.state.update { $0.heldAt = .max }
-        for _ in 0..<2000 where !reader.isResident(ByteRange(0, size)) { usleep(10_000) }
+        for _ in 0..<12_000 where !reader.isResident(ByteRange(0, size)) { usleep(10_000) }
         #expect(reader.isResident(ByteRange(0, size)))
         #expect(source.requests.reduce(0) { $0 + $1.count } == size, "nothing was fetched twice")
     }

@@ -13,7 +13,14 @@ func expectedByte(_ offset: Int64, seed: UInt8 = 0) -> UInt8 {
 }
 
 func expectedBytes(_ range: ByteRange, seed: UInt8 = 0) -> [UInt8] {
-    (range.lower..<range.upper).map { expectedByte($0, seed: seed) }
+    [UInt8](unsafeUninitializedCapacity: Int(range.count)) { buffer, count in
+        var offset = range.lower
+        while offset < range.upper {
+            buffer[count] = UInt8(truncatingIfNeeded: offset ^ (offset >> 8) ^ (offset >> 16)) &+ seed
+            count += 1
+            offset += 1
+        }
+    }
 }
 
 /// A remote that answers on threads of its own, in pieces, and can be told to fail or to hold still.
@@ -71,6 +78,7 @@ final class FakeSource: RangeSource {
             }
             let bytes = expectedBytes(ByteRange(position, next), seed: seed)
             bytes.withUnsafeBytes { sink.received($0, at: position) }
+            sink.drained()
             position = next
         }
         sink.finished(failure.map { .failure($0.error) } ?? .success(()))

@@ -13,6 +13,8 @@ protocol FollowedGetOwner: AnyObject, Sendable {
     func getDidReceiveHead(status: Int, fields: HTTPFields) -> Bool
     /// A piece of its body; false gives it up.
     func getDidReceive(_ bytes: UnsafeRawBufferPointer) -> Bool
+    /// All that has arrived so far was handed over.
+    func getDidDrain()
     /// The end, exactly once and last.
     func getDidFinish(_ result: Result<Void, StoreError>)
 }
@@ -72,6 +74,8 @@ final class FollowedGet: RangeFetch, TransferDelegate, @unchecked Sendable {
         pageBytes += bytes.count
         return pageBytes <= Self.pageLimit
     }
+
+    func transferDidDrain() { owner.getDidDrain() }
 
     func transferDidFinish(_ result: Result<TransferSummary, TransferError>) {
         if control.withLock({ $0.isCancelled }) { return end(StoreError(.cancelled, "cancelled")) }

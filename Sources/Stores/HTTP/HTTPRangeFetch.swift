@@ -130,6 +130,8 @@ final class HTTPRangeFetch: RangeFetch, FollowedGetOwner, @unchecked Sendable {
         return true
     }
 
+    func getDidDrain() { sink.drained() }
+
     func getDidFinish(_ result: Result<Void, StoreError>) {
         switch verdict {
         case .reject(let reason):

@@ -117,6 +117,7 @@ final class Snapshot: FollowedGetOwner, @unchecked Sendable {
             reader.sink.received(UnsafeRawBufferPointer(piece), at: reader.position)
             reader.position += Int64(wanted)
         }
+        reader.sink.drained()
     }
 
     // MARK: FollowedGetOwner
@@ -164,6 +165,8 @@ final class Snapshot: FollowedGetOwner, @unchecked Sendable {
         serve()
         return true
     }
+
+    func getDidDrain() {}
 
     func getDidFinish(_ result: Result<Void, StoreError>) {
         var error = problem

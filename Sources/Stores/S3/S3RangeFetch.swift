@@ -139,6 +139,8 @@ final class S3RangeFetch: RangeFetch, TransferDelegate, @unchecked Sendable {
         return true
     }
 
+    func transferDidDrain() { sink.drained() }
+
     func transferDidFinish(_ result: Result<TransferSummary, TransferError>) {
         if case .reject? = verdict, let error = error(result) { return retry(after: error) }
         if position == range.upper { return finish(.success(())) }

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import Glibc
+import ObjectStore
+import Platform
+import Synchronization
+import Testing
+
+@testable import BlockCache
+
+/// How bytes get from the transfer thread into the file.
+@Suite struct ArrivalWriterTests {
+    private let folder: TemporaryFolder
+    private let key = ObjectKey("arrivals")
+
+    init() throws {
+        folder = try TemporaryFolder()
+    }
+
+    private func cache(_ source: SteppedSource) throws -> BlockCache {
+        try BlockCache(options: BlockCache.Options(directory: folder.path, minimumFree: 0), source: source)
+    }
+
+    private func version(_ size: Int64) -> ObjectVersion {
+        ObjectVersion(entityTag: EntityTag(opaque: "v1"), size: size)
+    }
+
+    @Test func bytesWaitForTheEndOfAnArrival() throws {
+        let source = SteppedSource()
+        let size: Int64 = 200_000
+        let reader = try cache(source).reader(of: key, version: version(size))
+        let found = Monitor([UInt8]?.none)
+        let done = try Thread(name: "reader") {
+            let bytes = try? reader.bytes(ByteRange(0, 1000))
+            found.update { $0 = bytes }
+        }
+        let sink = source.sink()
+        let piece = expectedBytes(ByteRange(0, 40_000))
+        piece.withUnsafeBytes { sink.received($0, at: 0) }
+        #expect(!reader.isResident(ByteRange(0, 1000)))
+        // The block is complete with these bytes, which came in the same go.
+        sink.drained()
+        done.join()
+        #expect(found.inspect { $0 } == Array(piece[..<1000]))
+        expectedBytes(ByteRange(40_000, size)).withUnsafeBytes { sink.received($0, at: 40_000) }
+        sink.finished(.success(()))
+        #expect(try reader.bytes(ByteRange(0, size)) == expectedBytes(ByteRange(0, size)))
+    }
+
+    @Test func anEndWithoutADrainStoresTheRest() throws {
+        let source = SteppedSource()
+        let size: Int64 = 700_001
+        let reader = try cache(source).reader(of: key, version: version(size))
+        let done = try Thread(name: "reader") { _ = try? reader.bytes(ByteRange(0, 10)) }
+        let sink = source.sink()
+        // More than a buffer in one piece, and a last block that is cut.
+        expectedBytes(ByteRange(0, size)).withUnsafeBytes { sink.received($0, at: 0) }
+        sink.finished(.success(()))
+        done.join()
+        #expect(try reader.bytes(ByteRange(0, size)) == expectedBytes(ByteRange(0, size)))
+        #expect(source.requests == 1)
+    }
+
+    @Test func whatFailedMidwayKeepsWhatCame() throws {
+        let source = SteppedSource()
+        let size: Int64 = 300_000
+        let reader = try cache(source).reader(of: key, version: version(size))
+        let done = try Thread(name: "reader") { _ = try? reader.bytes(ByteRange(0, 10)) }
+        let sink = source.sink()
+        expectedBytes(ByteRange(0, 100_000)).withUnsafeBytes { sink.received($0, at: 0) }
+        sink.finished(.failure(StoreError(.unreachable, "cut")))
+        done.join()
+        // Three blocks of 32 KiB are complete; the fourth is not.
+        #expect(reader.isResident(ByteRange(0, 98_304)))
+        #expect(!reader.isResident(ByteRange(98_304, 98_305)))
+    }
+
+    @Test func whatArrivesAfterTheCacheWasClosedIsStored() throws {
+        let source = SteppedSource()
+        let size: Int64 = 3 << 20
+        let sink: any RangeSink
+        do {
+            let reader = try cache(source).reader(of: key, version: version(size))
+            let done = try Thread(name: "reader") { _ = try? reader.bytes(ByteRange(0, 10)) }
+            sink = source.sink()
+            expectedBytes(ByteRange(0, 40_000)).withUnsafeBytes { sink.received($0, at: 0) }
+            sink.drained()
+            done.join()
+        }
+        // Lets the thread end, so that the rest is done by this one.
+        usleep(100_000)
+        expectedBytes(ByteRange(40_000, 900_000)).withUnsafeBytes { sink.received($0, at: 40_000) }
+        sink.finished(.failure(StoreError(.cancelled, "closed")))
+        let next = SteppedSource()
+        let again = try cache(next).reader(of: key, version: version(size))
+        let complete = ByteRange(0, 900_000 / 32_768 * 32_768)
+        for _ in 0..<6000 where !again.isResident(complete) { usleep(10_000) }
+        #expect(try again.bytes(complete) == expectedBytes(complete))
+    }
+
+    @Test func aBufferTakesWhatFits() {
+        let buffer = ArrivalBuffer()
+        let bytes = expectedBytes(ByteRange(0, Int64(ArrivalBuffer.capacity) - 10))
+        #expect(bytes.withUnsafeBytes { buffer.append($0) } == bytes.count)
+        #expect(!buffer.isFull)
+        #expect(bytes.withUnsafeBytes { buffer.append($0) } == 10)
+        #expect(buffer.isFull)
+        #expect(Array(buffer.bytes) == bytes + bytes[..<10])
+        #expect(bytes.withUnsafeBytes { buffer.append($0) } == 0)
+    }
+}
+
+/// A remote whose answers the test hands over itself.
+private final class SteppedSource: RangeSource {
+    private let sinks = Monitor([any RangeSink]())
+
+    var requests: Int { sinks.inspect { $0.count } }
+
+    func fetch(
+        _ key: ObjectKey,
+        version: ObjectVersion,
+        range: ByteRange,
+        into sink: any RangeSink
+    ) -> any RangeFetch {
+        sinks.update { $0.append(sink) }
+        return FakeFetch()
+    }
+
+    /// The first fetch's sink, once there is one.
+    func sink() -> any RangeSink {
+        guard let sink = sinks.wait(until: { $0.first }) else { preconditionFailure("nothing was asked for") }
+        return sink
+    }
+}
