@@ -25,6 +25,8 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
         var diskFailed = false
         /// The bytes in the file may not be those that arrived: others take the fetch's place.
         var isDropped = false
+        /// The next fetch need not wait for the little that is still to come.
+        var isEnding = false
     }
 
     let range: ByteRange
@@ -36,6 +38,7 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
     // Used by the writer only.
     private let hash: OpaquePointer?
     private var block: Int
+    private var pace: FetchPace
     var progress: Progress
 
     init(_ object: CachedObject, range: ByteRange, budget: FetchBudget, writer: ArrivalWriter) {
@@ -46,6 +49,7 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
         hash = XXH3_createState()
         XXH3_64bits_reset(hash)
         block = Int(range.lower / object.geometry.blockSize)
+        pace = FetchPace(startedAt: monotonicSeconds())
         progress = Progress(position: range.lower, limit: range.upper)
         budget.started()
     }
@@ -97,7 +101,14 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
             object.diskFailed(self, error)
             return
         }
-        object.landed(self, upTo: offset + Int64(wanted), completing: blocks)
+        let end = offset + Int64(wanted)
+        object.landed(self, upTo: end, completing: blocks, isEnding: isEnding(after: Int64(wanted), upTo: end))
+    }
+
+    private func isEnding(after count: Int64, upTo end: Int64) -> Bool {
+        let now = monotonicSeconds()
+        if let latency = pace.note(count, at: now) { budget.noteLatency(latency) }
+        return pace.isEnding(remaining: range.upper - end, latency: budget.latency, at: now)
     }
 
     func end(_ result: Result<Void, StoreError>) {
@@ -123,9 +134,13 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
     }
 }
 
-/// Bounds the fetches in flight that nobody waits for yet.
+/// What the fetches of all objects share: a bound of those that nobody waits for yet, and what the remote takes to answer.
 final class FetchBudget: Sendable {
     private let running = Atomic<Int>(0)
+    /// In microseconds; 0 before the first answer.
+    private let averageLatency = Atomic<Int>(0)
+    /// A longer wait is the server's trouble and not the line's, in seconds.
+    private static let longestLatency = 1.0
     private let limit: Int
 
     init(limit: Int) {
@@ -137,4 +152,14 @@ final class FetchBudget: Sendable {
 
     func started() { running.add(1, ordering: .relaxed) }
     func ended() { running.subtract(1, ordering: .relaxed) }
+
+    /// How long answers take to begin, in seconds, averaged over the last ones.
+    var latency: Double { Double(averageLatency.load(ordering: .relaxed)) / 1e6 }
+
+    func noteLatency(_ seconds: Double) {
+        let new = Int(min(seconds, Self.longestLatency) * 1e6)
+        let old = averageLatency.load(ordering: .relaxed)
+        // Of two at once one may be lost, which an average can bear.
+        averageLatency.store(old == 0 ? new : (old * 3 + new) / 4, ordering: .relaxed)
+    }
 }

@@ -35,18 +35,28 @@ extension CachedObject {
     }
 
     /// Bytes of the fetch are in the file up to `position`; blocks among them are complete.
-    func landed(_ fetch: BlockFetch, upTo position: Int64, completing blocks: (first: Int, checksums: [UInt64])) {
-        let isAwaited = monitor.inspect { state in
+    ///
+    /// When it is ending, the next one that is only wanted ahead begins.
+    func landed(
+        _ fetch: BlockFetch,
+        upTo position: Int64,
+        completing blocks: (first: Int, checksums: [UInt64]),
+        isEnding: Bool
+    ) {
+        let (isAwaited, next) = monitor.inspect { state -> (Bool, [BlockFetch]) in
             state.unmeasured += position - fetch.progress.position
-            if fetch.progress.isDropped { return false }
+            if fetch.progress.isDropped { return (false, []) }
             fetch.progress.position = position
             for (index, checksum) in blocks.checksums.enumerated() {
                 state.blocks[blocks.first + index] = .verified
                 state.checksums[blocks.first + index] = checksum
             }
-            return state.waiters.contains { !Self.isPending($0, state) }
+            let isNew = isEnding && !fetch.progress.isEnding
+            fetch.progress.isEnding = isEnding
+            return (state.waiters.contains { !Self.isPending($0, state) }, isNew ? startQueued(&state) : [])
         }
         if isAwaited { monitor.update { _ in } }
+        start(next)
     }
 
     func diskFailed(_ fetch: BlockFetch, _ error: SystemError) {

@@ -58,6 +58,7 @@ package final class CachedObject: Sendable {
     /// How many fetches of an object run before readahead waits for their end.
     ///
     /// Enough to fill a line on which one connection does not, and few, since all share it and the first is needed first.
+    /// Those that are about to end do not count: the next request is answered when they have.
     private static let parallelism = 4
     /// The most pieces that may wait.
     private static let longestQueue = 256
@@ -303,11 +304,16 @@ package final class CachedObject: Sendable {
     /// Creates the fetches whose turn has come; to be started outside the monitor.
     func startQueued(_ state: inout State) -> [BlockFetch] {
         var started: [BlockFetch] = []
-        while !state.queue.isEmpty, state.fetches.count < Self.parallelism, budget.allowsReadahead {
+        while !state.queue.isEmpty, hasRoom(state), budget.allowsReadahead {
             let piece = state.queue.removeFirst()
             started += gaps(state, in: piece).ranges.map { begin($0, &state) }
         }
         return started
+    }
+
+    private func hasRoom(_ state: State) -> Bool {
+        let count = state.fetches.count { !$0.progress.isEnding }
+        return count < Self.parallelism && state.fetches.count < 2 * Self.parallelism
     }
 
     private func gaps(_ state: State, in range: ByteRange) -> ExtentSet {
