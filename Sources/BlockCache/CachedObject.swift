@@ -195,7 +195,7 @@ package final class CachedObject: Sendable {
                 continue
             }
             step.awaited += step.toStart.filter { $0.range.intersection(range) != nil }
-            wait(for: range)
+            guard wait(for: range) else { throw StoreError(.cancelled, "the reader was interrupted") }
             switch failure(of: step.awaited) {
             case .none: continue
             case .disk: return false
@@ -336,13 +336,14 @@ package final class CachedObject: Sendable {
         }
     }
 
-    /// Waits until no fetch under way has still to deliver bytes of `range`.
-    private func wait(for range: ByteRange) {
+    /// Waits until no fetch under way has still to deliver bytes of `range`; false when nobody waits for the reader.
+    private func wait(for range: ByteRange) -> Bool {
         monitor.inspect { $0.waiters.append(range) }
-        _ = monitor.wait { state in Self.isPending(range, state) ? nil : true }
+        let hasCome = monitor.waitUnlessInterrupted { state in Self.isPending(range, state) ? nil : true }
         monitor.inspect { state in
             if let index = state.waiters.firstIndex(of: range) { state.waiters.remove(at: index) }
         }
+        return hasCome != nil
     }
 
     static func isPending(_ range: ByteRange, _ state: State) -> Bool {

@@ -24,9 +24,12 @@ final class UncachedRead: RangeSink {
         from source: any RangeSource
     ) throws(StoreError) -> [UInt8] {
         let sink = UncachedRead()
-        _ = source.fetch(key, version: version, range: range, into: sink)
-        let outcome = sink.monitor.wait { state in state.result.map { ($0, state.bytes) } }
-        guard let (result, bytes) = outcome else { throw StoreError(.cancelled, "the read was given up") }
+        let fetch = source.fetch(key, version: version, range: range, into: sink)
+        let outcome = sink.monitor.waitUnlessInterrupted { state in state.result.map { ($0, state.bytes) } }
+        guard let (result, bytes) = outcome else {
+            fetch.cancel()
+            throw StoreError(.cancelled, "the reader was interrupted")
+        }
         try result.get()
         guard Int64(bytes.count) == range.count else {
             throw StoreError(.protocolViolation, "the answer has \(bytes.count) bytes instead of \(range.count)")

@@ -114,3 +114,9 @@ int moorage_peer_credentials(int fd, uint32_t *uid, int32_t *pid) {
 }
 
 int moorage_memfd(const char *name) { return memfd_create(name, MFD_CLOEXEC); }
+
+static __thread void *thread_purpose;
+
+void *moorage_thread_purpose(void) { return thread_purpose; }
+
+void moorage_set_thread_purpose(void *purpose) { thread_purpose = purpose; }

@@ -88,6 +88,15 @@ extension FileError {
 }
 
 extension FileError {
+    /// Nobody is left who would take what the remote was waited for.
+    static let interrupted = FileError.remote(StoreError(.cancelled, "interrupted"))
+
+    /// Whether the wait for the remote was given up, see ``Interruption``.
+    package var isInterrupted: Bool {
+        if case .remote(let error) = self { return error.cause == .cancelled }
+        return false
+    }
+
     /// Whether the remote does not tell what is in a folder, now and later.
     var isRefusalToList: Bool {
         if case .remote(let error) = self { return error.cause == .unsupported }

@@ -79,9 +79,10 @@ final class Listings: Sendable {
         }
     }
 
-    /// Runs `body` for a folder, one thread at a time.
-    func once<Failure: Error>(_ folder: ObjectKey, _ body: () throws(Failure) -> Void) throws(Failure) {
-        _ = state.wait { $0.running.insert(folder).inserted ? true : nil }
+    /// Runs `body` for a folder, one thread at a time; throws `interrupted` when the request is given up meanwhile.
+    func once(_ folder: ObjectKey, _ body: () throws(FileError) -> Void) throws(FileError) {
+        let isMine = state.waitUnlessInterrupted { $0.running.insert(folder).inserted ? true : nil }
+        guard isMine != nil else { throw .interrupted }
         defer { state.update { _ = $0.running.remove(folder) } }
         try body()
     }

@@ -165,7 +165,7 @@ final class RemoteView: Sendable {
             do throws(FileError) {
                 try listTwice(folder)
             } catch {
-                guard known != nil else { throw error }
+                guard known != nil, !error.isInterrupted else { throw error }
                 Log.info("mount", "showing \(folder) as it was: \(error)")
                 // Do not ask again for every name of the folder.
                 listings.note(folder, at: monotonicSeconds() - age + min(2, age), cost: 0, isStale: true)
@@ -225,7 +225,8 @@ final class RemoteView: Sendable {
 
     /// Asks for what a listing does not tell: mode, owner, time, and whether it is a symbolic link.
     func describe(_ path: ObjectKey) throws(FileError) {
-        _ = inquiries.wait { paths in paths.insert(path).inserted ? true : nil }
+        let isMine = inquiries.waitUnlessInterrupted { paths in paths.insert(path).inserted ? true : nil }
+        guard isMine != nil else { throw .interrupted }
         defer { inquiries.update { _ = $0.remove(path) } }
         // Another thread may have asked while this one waited.
         guard let entry = try translating({ try catalog.entry(path) }), entry.kind != .absent else { return }

@@ -37,8 +37,9 @@ package final class MountSession: Sendable {
     package init(options: MountOptions, fileSystem: FileSystem) throws(MountError) {
         self.options = options
         self.fileSystem = fileSystem
-        bridge = Bridge(fileSystem: fileSystem)
+        bridge = Bridge(fileSystem: fileSystem, requests: WaitingRequests())
         StopSignals.hold()
+        Interruption.serve(bridge.requests)
         let session = try Self.mounted(options, bridge)
         state.inspect { $0.session = session }
     }
@@ -67,6 +68,7 @@ package final class MountSession: Sendable {
             throw MountError(description: "\(error)")
         }
         Self.serve(session)
+        bridge.requests.end()
         state.update { state in
             state.isEnding = true
             state.session = nil
@@ -133,6 +135,7 @@ package final class MountSession: Sendable {
 
     private func startWatching() throws(SystemError) {
         try StopSignals.serve { [self] in unmount() }
+        try bridge.requests.start()
         let presence = MountPresence(mountpoint: options.mountpoint)
         try Thread.detached(name: "upkeep") { [self] in
             while state.wait(timeout: 5, until: { $0.isEnding ? true : nil }) == nil {
@@ -146,6 +149,8 @@ package final class MountSession: Sendable {
 
     /// Makes the loop end although the kernel still has the mount: files are open in it.
     private func interruptLoop() {
+        // The loop waits for its threads, and those for the remote perhaps.
+        bridge.requests.end()
         var action = sigaction()
         action.__sigaction_handler.sa_handler = { _ in }
         sigaction(SIGUSR1, &action, nil)

@@ -27,8 +27,10 @@ extension Operations {
         table.readlink = { raw, number in
             guard let request = Request(raw) else { return }
             do throws(FileError) {
-                let target = try request.fileSystem.readLink(number).bytes.map { CChar(bitPattern: $0) } + [0]
-                _ = fuse_reply_readlink(request.raw, target)
+                let target = try request.interruptible { () throws(FileError) in
+                    try request.fileSystem.readLink(number)
+                }
+                _ = fuse_reply_readlink(request.raw, target.bytes.map { CChar(bitPattern: $0) } + [0])
             } catch {
                 request.fail(error)
             }

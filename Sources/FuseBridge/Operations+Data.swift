@@ -32,20 +32,21 @@ extension Operations {
 
     private static func read(_ request: Request, _ handle: FileHandle, _ range: ByteRange) {
         do throws(FileError) {
-            try request.fileSystem.read(handle, range) { bytes in
-                switch bytes {
-                case .file(let descriptor, let part):
-                    _ = moorage_fuse_reply_fd(request.raw, descriptor, off_t(part.lower), Int(part.count))
-                case .memory(let buffer):
-                    _ = fuse_reply_buf(
-                        request.raw,
-                        buffer.baseAddress?.assumingMemoryBound(to: CChar.self),
-                        buffer.count
-                    )
-                }
+            try request.interruptible { () throws(FileError) in
+                // Nothing is waited for once it is answered.
+                try request.fileSystem.read(handle, range) { bytes in answer(request, bytes) }
             }
         } catch {
             request.fail(error)
+        }
+    }
+
+    private static func answer(_ request: Request, _ bytes: ReadBytes) {
+        switch bytes {
+        case .file(let descriptor, let part):
+            _ = moorage_fuse_reply_fd(request.raw, descriptor, off_t(part.lower), Int(part.count))
+        case .memory(let buffer):
+            _ = fuse_reply_buf(request.raw, buffer.baseAddress?.assumingMemoryBound(to: CChar.self), buffer.count)
         }
     }
 

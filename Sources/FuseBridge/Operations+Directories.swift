@@ -15,7 +15,9 @@ extension Operations {
         table.opendir = { raw, number, info in
             guard let request = Request(raw), let info else { return }
             do throws(FileError) {
-                info.pointee.hold(try request.fileSystem.openDirectory(number))
+                info.pointee.hold(
+                    try request.interruptible { () throws(FileError) in try request.fileSystem.openDirectory(number) }
+                )
                 if fuse_reply_open(request.raw, info) != 0 { releaseHandle(info, DirectoryHandle.self) }
             } catch {
                 request.fail(error)
@@ -52,12 +54,14 @@ extension Operations {
         defer { buffer.deallocate() }
         var used = 0
         do throws(FileError) {
-            try request.fileSystem.readDirectory(handle, from: Int(offset), withStatus: withStatus) { entry in
-                let room = UnsafeMutableRawBufferPointer(rebasing: buffer[used...])
-                let count = add(entry, request, to: room, withStatus: withStatus)
-                guard count <= room.count else { return false }
-                used += count
-                return true
+            try request.interruptible { () throws(FileError) in
+                try request.fileSystem.readDirectory(handle, from: Int(offset), withStatus: withStatus) { entry in
+                    let room = UnsafeMutableRawBufferPointer(rebasing: buffer[used...])
+                    let count = add(entry, request, to: room, withStatus: withStatus)
+                    guard count <= room.count else { return false }
+                    used += count
+                    return true
+                }
             }
             _ = fuse_reply_buf(request.raw, buffer.baseAddress?.assumingMemoryBound(to: CChar.self), used)
         } catch {

@@ -12,7 +12,9 @@ extension Operations {
         table.getxattr = { raw, number, text, size in
             guard let request = Request(raw) else { return }
             do throws(FileError) {
-                let value = try request.fileSystem.extendedAttribute(number, name(text))
+                let value = try request.interruptible { () throws(FileError) in
+                    try request.fileSystem.extendedAttribute(number, name(text))
+                }
                 if size == 0 {
                     _ = fuse_reply_xattr(request.raw, value.count)
                 } else if value.count > size {

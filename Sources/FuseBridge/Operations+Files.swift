@@ -12,7 +12,10 @@ extension Operations {
         table.open = { raw, number, info in
             guard let request = Request(raw), let info else { return }
             do throws(FileError) {
-                let handle = try request.fileSystem.open(number, OpenMode(flags: info.pointee.flags))
+                let mode = OpenMode(flags: info.pointee.flags)
+                let handle = try request.interruptible { () throws(FileError) in
+                    try request.fileSystem.open(number, mode)
+                }
                 info.pointee.hold(handle)
                 info.pointee.keep_cache = 1
                 // Each read is then sent as it is, and not by way of the kernel's asynchronous machinery, which takes
@@ -58,13 +61,10 @@ extension Operations {
         _ info: UnsafeMutablePointer<fuse_file_info>
     ) {
         do throws(FileError) {
-            let (status, handle) = try request.fileSystem.create(
-                parent,
-                name(text),
-                mode: mode,
-                open: OpenMode(flags: info.pointee.flags),
-                caller: request.caller
-            )
+            let openMode = OpenMode(flags: info.pointee.flags)
+            let (status, handle) = try request.interruptible { () throws(FileError) in
+                try request.fileSystem.create(parent, name(text), mode: mode, open: openMode, caller: request.caller)
+            }
             info.pointee.hold(handle)
             info.pointee.keep_cache = 1
             var parameters = request.entryParameters(status)

@@ -30,7 +30,10 @@ extension Operations {
 
     private static func lookup(_ request: Request, _ parent: fuse_ino_t, _ text: UnsafePointer<CChar>?) {
         do throws(FileError) {
-            var parameters = request.entryParameters(try request.fileSystem.lookup(parent, name(text)))
+            let status = try request.interruptible { () throws(FileError) in
+                try request.fileSystem.lookup(parent, name(text))
+            }
+            var parameters = request.entryParameters(status)
             if fuse_reply_entry(request.raw, &parameters) != 0 {
                 request.fileSystem.forget(parameters.ino, count: 1)
             }

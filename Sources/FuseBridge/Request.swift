@@ -12,11 +12,14 @@ internal import Synchronization
 final class Bridge: Sendable {
     let fileSystem: FileSystem
     let options: FileSystemOptions
+    /// What threads wait for on behalf of callers.
+    let requests: WaitingRequests
     /// Called once when the kernel has agreed on the terms.
     let ready = Lock<(@Sendable () -> Void)?>(nil)
 
-    init(fileSystem: FileSystem) {
+    init(fileSystem: FileSystem, requests: WaitingRequests) {
         self.fileSystem = fileSystem
+        self.requests = requests
         options = fileSystem.options
     }
 }
@@ -43,15 +46,22 @@ struct Request {
         return Caller(uid: context.pointee.uid, gid: context.pointee.gid, umask: context.pointee.umask)
     }
 
+    /// Runs work that may wait for the remote; the wait ends when the caller is being killed, or the mount ends.
+    func interruptible<Value, Failure: Error>(_ body: () throws(Failure) -> Value) throws(Failure) -> Value {
+        try Interruption.during(UnsafeMutableRawPointer(raw), body)
+    }
+
     func fail(_ error: FileError) {
         if error.code == EIO { Log.warning("mount", "input/output error: \(error)") }
-        _ = fuse_reply_err(raw, error.code)
+        // EINTR is for those who do not live to see it.
+        let hasEnded = error.isInterrupted && bridge.requests.isEnding
+        _ = fuse_reply_err(raw, hasEnded ? ENOTCONN : error.code)
     }
 
     /// Answers with success, or with the error that `body` throws.
     func acknowledge(_ body: () throws(FileError) -> Void) {
         do {
-            try body()
+            try interruptible(body)
             _ = fuse_reply_err(raw, 0)
         } catch {
             fail(error)
@@ -61,7 +71,7 @@ struct Request {
     /// Answers with an inode's entry.
     func entry(_ body: () throws(FileError) -> InodeStatus) {
         do {
-            var parameters = try entryParameters(body())
+            var parameters = try entryParameters(interruptible(body))
             let number = parameters.ino
             // The kernel does not count an entry it never received.
             if fuse_reply_entry(raw, &parameters) != 0 { fileSystem.forget(number, count: 1) }
@@ -73,7 +83,7 @@ struct Request {
     /// Answers with an inode's attributes.
     func attributes(_ body: () throws(FileError) -> InodeStatus) {
         do {
-            var status = try body().stat
+            var status = try interruptible(body).stat
             _ = fuse_reply_attr(raw, &status, bridge.options.kernelAge)
         } catch {
             fail(error)

@@ -56,6 +56,9 @@ int moorage_disable_core_dumps(void);
 int moorage_memfd(const char *_Nonnull name);
 int moorage_set_thread_name(const char *_Nonnull name);
 int64_t moorage_get_thread_id(void);
+/// What this thread works for, as it was set last; NULL at first.
+void *_Nullable moorage_thread_purpose(void);
+void moorage_set_thread_purpose(void *_Nullable purpose);
 ssize_t moorage_getrandom(void *_Nonnull buffer, size_t length);
 /// The uid and pid of the peer of a unix socket: 0, or -1 with errno.
 int moorage_peer_credentials(int fd, uint32_t *_Nonnull uid, int32_t *_Nonnull pid);

@@ -115,13 +115,18 @@ final class HTTPClient: Sendable {
         _ cancellation: (any Cancellation)?
     ) throws(StoreError) -> TransferResponse {
         var token = 0
-        defer { cancellation?.removeHandler(token) }
+        var watch: Interruption.Watch?
+        defer {
+            cancellation?.removeHandler(token)
+            watch?.end()
+        }
         do {
             return try transport.perform(
                 request,
                 limit: limit,
                 started: { transfer in
                     if let cancellation { token = cancellation.onCancel { transfer.cancel() } }
+                    watch = Interruption.watch { transfer.cancel() }
                 }
             )
         } catch {

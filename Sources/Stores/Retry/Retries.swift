@@ -38,7 +38,11 @@ struct Retries: ~Copyable {
     private func pause(_ seconds: Double) {
         let isCancelled = Monitor(false)
         let token = cancellation?.onCancel { isCancelled.update { $0 = true } }
-        defer { if let token { cancellation?.removeHandler(token) } }
+        let watch = Interruption.watch { isCancelled.update { $0 = true } }
+        defer {
+            if let token { cancellation?.removeHandler(token) }
+            watch?.end()
+        }
         let _: Void? = isCancelled.wait(timeout: seconds) { $0 ? () : nil }
     }
 }

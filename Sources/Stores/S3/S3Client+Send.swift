@@ -65,7 +65,11 @@ extension S3Client {
         cancellation: (any Cancellation)? = nil
     ) throws(StoreError) -> TransferResponse {
         var token = 0
-        defer { cancellation?.removeHandler(token) }
+        var watch: Interruption.Watch?
+        defer {
+            cancellation?.removeHandler(token)
+            watch?.end()
+        }
         do {
             let response = try transport.perform(
                 transfer,
@@ -74,6 +78,7 @@ extension S3Client {
                 progress: progress,
                 started: { transfer in
                     if let cancellation { token = cancellation.onCancel { transfer.cancel() } }
+                    watch = Interruption.watch { transfer.cancel() }
                 }
             )
             noteTime(response.fields)

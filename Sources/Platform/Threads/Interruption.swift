@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import CShims
+internal import Synchronization
+
+/// How a thread that waits for the network learns that nobody waits for its answer any more.
+///
+/// Whoever serves requests names the one that a thread works on, in ``during(_:_:)``. Whatever then waits below, however
+/// deep, calls ``watch(_:)``: only a wait costs anything. On a thread that serves no request there is nothing to watch.
+package enum Interruption {
+    /// What is called when a request is given up; alive until its watch has ended.
+    package final class Handler: Sendable {
+        package let call: @Sendable () -> Void
+
+        fileprivate init(_ call: @escaping @Sendable () -> Void) {
+            self.call = call
+        }
+    }
+
+    /// Where requests come from.
+    package protocol Source: Sendable {
+        /// Has `handler` called, on any thread, when the request is given up, at once if it was already; nil: no more,
+        /// and when this returns it is not being called either.
+        func setHandler(_ handler: Handler?, of request: UnsafeMutableRawPointer)
+    }
+
+    private static let source = Lock<(any Source)?>(nil)
+
+    /// To be called once, before the first request.
+    package static func serve(_ source: some Source) {
+        self.source.withLock { $0 = source }
+    }
+
+    /// Runs what is done for a request on this thread; the request lives at least as long.
+    package static func during<Value, Failure: Error>(
+        _ request: UnsafeMutableRawPointer,
+        _ body: () throws(Failure) -> Value
+    ) throws(Failure) -> Value {
+        let outer = moorage_thread_purpose()
+        moorage_set_thread_purpose(request)
+        defer { moorage_set_thread_purpose(outer) }
+        return try body()
+    }
+
+    /// Has `handler` called when the request of this thread is given up, until the watch ends; nil without a request.
+    package static func watch(_ handler: @escaping @Sendable () -> Void) -> Watch? {
+        guard let request = moorage_thread_purpose(), let source = source.withLock({ $0 }) else { return nil }
+        let handler = Handler(handler)
+        source.setHandler(handler, of: request)
+        return Watch(source: source, request: request, handler: handler)
+    }
+
+    /// A handler that is in force; at most one a thread at a time.
+    package struct Watch {
+        fileprivate let source: any Source
+        fileprivate let request: UnsafeMutableRawPointer
+        fileprivate let handler: Handler
+
+        package func end() {
+            withExtendedLifetime(handler) { source.setHandler(nil, of: request) }
+        }
+    }
+}
+
+extension Monitor {
+    /// Waits until `body` returns a value; nil when the request that this thread works on was given up before that.
+    ///
+    /// `body` runs alone, at once and after each ``update(_:)``.
+    package func waitUnlessInterrupted<Result>(until body: (inout State) -> Result?) -> Result? {
+        if let result = inspect(body) { return result }
+        let flag = InterruptFlag()
+        let watch = Interruption.watch { [weak self] in
+            flag.isSet.store(true, ordering: .relaxed)
+            self?.update { _ in }
+        }
+        defer { watch?.end() }
+        let outcome = wait { state -> Result?? in
+            if let result = body(&state) { return .some(result) }
+            return flag.isSet.load(ordering: .relaxed) ? .some(nil) : nil
+        }
+        return outcome ?? nil
+    }
+}
+
+private final class InterruptFlag: Sendable {
+    let isSet = Atomic<Bool>(false)
+}

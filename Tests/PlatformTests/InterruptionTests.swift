@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Testing
+
+@testable import Platform
+
+/// Requests that the test gives up by hand, by their addresses.
+private final class Requests: Interruption.Source {
+    let handlers = Monitor<[UInt: Interruption.Handler]>([:])
+
+    func setHandler(_ handler: Interruption.Handler?, of request: UnsafeMutableRawPointer) {
+        handlers.update { $0[UInt(bitPattern: request)] = handler }
+    }
+
+    func giveUp(_ number: UInt) {
+        handlers.wait(timeout: 10) { $0[number] }?.call()
+    }
+}
+
+@Suite(.serialized) struct InterruptionTests {
+    private static let requests = Requests()
+
+    /// Waits on a thread that serves the request with this number; whether the wait was given up.
+    private func start(_ number: UInt, waitingFor monitor: Monitor<Bool>) throws -> Monitor<Bool?> {
+        Interruption.serve(Self.requests)
+        let outcome = Monitor<Bool?>(nil)
+        try Thread.detached(name: "test") {
+            guard let request = UnsafeMutableRawPointer(bitPattern: number) else { return }
+            let value = Interruption.during(request) { monitor.waitUnlessInterrupted { $0 ? true : nil } }
+            outcome.update { $0 = value == nil }
+        }
+        return outcome
+    }
+
+    @Test func aWaitEndsWhenItsRequestIsGivenUp() throws {
+        let monitor = Monitor(false)
+        let first = try start(0x1000, waitingFor: monitor)
+        let second = try start(0x2000, waitingFor: monitor)
+        Self.requests.giveUp(0x1000)
+        #expect(first.wait(timeout: 10) { $0 } == true)
+        #expect(second.inspect { $0 } == nil)
+        monitor.update { $0 = true }
+        #expect(second.wait(timeout: 10) { $0 } == false)
+        #expect(Self.requests.handlers.inspect { $0.isEmpty })
+    }
+
+    @Test func whatIsThereIsNotWaitedFor() throws {
+        let outcome = try start(0x3000, waitingFor: Monitor(true))
+        #expect(outcome.wait(timeout: 10) { $0 } == false)
+    }
+
+    @Test func aThreadWithoutARequestWaitsForItsAnswer() {
+        Interruption.serve(Self.requests)
+        #expect(Interruption.watch {} == nil)
+        let monitor = Monitor(true)
+        #expect(monitor.waitUnlessInterrupted { $0 ? 7 : nil } == 7)
+    }
+}
