@@ -115,6 +115,10 @@ int moorage_peer_credentials(int fd, uint32_t *uid, int32_t *pid) {
 
 int moorage_memfd(const char *name) { return memfd_create(name, MFD_CLOEXEC); }
 
+ssize_t moorage_splice(int from, int to, size_t length, unsigned int flags) {
+    return splice(from, NULL, to, NULL, length, flags);
+}
+
 static __thread void *thread_purpose;
 
 void *moorage_thread_purpose(void) { return thread_purpose; }

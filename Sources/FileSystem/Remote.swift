@@ -21,6 +21,8 @@ package final class Remote: RangeSource {
     private static let longestPause = 5.0
 
     package let store: any ObjectStore
+    /// Ends the questions under way with the mount, also those that nobody waits for.
+    let ending = CancellationFlag()
     private let circuit = Monitor(Circuit())
 
     package init(store: any ObjectStore) {
@@ -52,6 +54,7 @@ package final class Remote: RangeSource {
 
     func stopProbing() {
         circuit.update { $0.isStopping = true }
+        ending.cancel()
     }
 
     private func probe() {

@@ -271,7 +271,9 @@ final class RemoteView: Sendable {
     /// nil when there is no such object.
     func head(_ key: ObjectKey) throws(FileError) -> ObjectStatus? {
         do throws(StoreError) {
-            return try remote.call { store throws(StoreError) in try store.status(of: key, cancellation: nil) }
+            return try remote.call { store throws(StoreError) in
+                try store.status(of: key, cancellation: remote.ending)
+            }
         } catch {
             if error.cause == .notFound { return nil }
             throw FileError(error)

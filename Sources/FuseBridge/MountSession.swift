@@ -26,7 +26,8 @@ package final class MountSession: Sendable {
     private let state = Monitor(State())
     /// Requests that may be under way at once; more wait in the kernel.
     ///
-    /// Twice as many as reads in the background: while those wait for the network, other work goes on.
+    /// Each that waits for the remote keeps its thread, which costs some 40 KiB and, where the kernel has enough pipes for
+    /// this user, two descriptors. Twice as many as reads in the background: while those wait, other work goes on.
     private static let maximumThreads = 2 * Operations.maximumBackground
     /// Threads that are kept when there is little to do.
     ///
@@ -118,6 +119,7 @@ package final class MountSession: Sendable {
             fuse_session_destroy(session)
             throw MountError(description: reason)
         }
+        ParallelDirectories.prepare(session)
         return session
     }
 

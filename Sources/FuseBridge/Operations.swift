@@ -16,6 +16,7 @@ enum Operations {
             guard let context, let connection else { return }
             Operations.negotiate(&connection.pointee)
             let bridge = Unmanaged<Bridge>.fromOpaque(context).takeUnretainedValue()
+            bridge.directories.note(connection.pointee)
             let ready = bridge.ready.withLock { ready in
                 defer { ready = nil }
                 return ready
@@ -35,7 +36,10 @@ enum Operations {
     static let maximumTransfer: UInt32 = 1 << 20
 
     /// How many reads ahead and other requests that nobody waits for by themselves may be under way at once.
-    static let maximumBackground: UInt32 = 64
+    ///
+    /// The kernel sends no more, not even those that the cache could answer. For mounts of users who are not root it has a
+    /// bound of its own (`max_user_bgreq` of the module fuse).
+    static let maximumBackground: UInt32 = 512
 
     private static func negotiate(_ connection: inout fuse_conn_info) {
         // max_read must equal the mount option, else the session ends at once.

@@ -14,6 +14,7 @@ final class Bridge: Sendable {
     let options: FileSystemOptions
     /// What threads wait for on behalf of callers.
     let requests: WaitingRequests
+    let directories = ParallelDirectories()
     /// Called once when the kernel has agreed on the terms.
     let ready = Lock<(@Sendable () -> Void)?>(nil)
 

@@ -56,6 +56,8 @@ int moorage_disable_core_dumps(void);
 int moorage_memfd(const char *_Nonnull name);
 int moorage_set_thread_name(const char *_Nonnull name);
 int64_t moorage_get_thread_id(void);
+/// splice(2) at the current places.
+ssize_t moorage_splice(int from, int to, size_t length, unsigned int flags);
 /// What this thread works for, as it was set last; NULL at first.
 void *_Nullable moorage_thread_purpose(void);
 void moorage_set_thread_purpose(void *_Nullable purpose);

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import CFuse
+internal import CShims
+internal import Glibc
+internal import Synchronization
+
+/// Tells the kernel that lookups and listings of one folder may be under way at the same time.
+///
+/// libfuse knows `FUSE_CAP_PARALLEL_DIROPS`, but before 3.17 does not pass it on: then the kernel sends one lookup or
+/// listing of a folder after another, so that who waits for the remote holds up all who need nothing of it. The flag is
+/// put into libfuse's answer to `FUSE_INIT`, the first one of a session.
+struct ParallelDirectories: ~Copyable {
+    /// `FUSE_PARALLEL_DIROPS` of linux/fuse.h.
+    private static let flag: UInt32 = 1 << 18
+    /// Where `struct fuse_init_out` has its flags, and its length since protocol 7.23.
+    private static let flagsOffset = 12
+    private static let answerLength = 64
+    private static let firstVersionThatTells = 317
+
+    /// The kernel can do it and was not told yet.
+    private let isWanted = Atomic<Bool>(false)
+
+    /// Takes over the session's input and output, which go on as they are; to be called once it is mounted.
+    static func prepare(_ session: OpaquePointer) {
+        guard fuse_version() < firstVersionThatTells else { return }
+        var calls = fuse_custom_io()
+        calls.read = { file, buffer, count, _ in read(file, buffer, count) }
+        calls.splice_receive = { from, _, to, _, count, flags, _ in moorage_splice(from, to, count, flags) }
+        calls.splice_send = { from, _, to, _, count, flags, _ in moorage_splice(from, to, count, flags) }
+        calls.writev = { file, parts, count, context in
+            if let context {
+                Unmanaged<Bridge>.fromOpaque(context).takeUnretainedValue().directories.tell(parts, count)
+            }
+            return writev(file, parts, count)
+        }
+        _ = fuse_session_custom_io(session, &calls, fuse_session_fd(session))
+    }
+
+    /// Notes at the agreement with the kernel whether it can.
+    func note(_ connection: fuse_conn_info) {
+        isWanted.store(connection.capable & UInt32(FUSE_CAP_PARALLEL_DIROPS) != 0, ordering: .relaxed)
+    }
+
+    /// Adds the flag to the first answer after that.
+    private func tell(_ parts: UnsafePointer<iovec>?, _ count: Int32) {
+        guard isWanted.load(ordering: .relaxed), isWanted.exchange(false, ordering: .relaxed) else { return }
+        guard let parts, count == 2, parts[1].iov_len == Self.answerLength, let answer = parts[1].iov_base
+        else { return }
+        let flags = answer.load(fromByteOffset: Self.flagsOffset, as: UInt32.self)
+        answer.storeBytes(of: flags | Self.flag, toByteOffset: Self.flagsOffset, as: UInt32.self)
+    }
+}
