@@ -106,7 +106,7 @@ let package = Package(
         // MARK: tests
         tests("Base", ["Base"]),
         tests("Platform", ["Base", "Platform"]),
-        tests("FuseBridge", ["FuseBridge"]),
+        tests("FuseBridge", ["Base", "FileSystem", "FuseBridge"]),
         tests("Database", ["Base", "Platform", "Database"]),
         tests("Journal", ["Base", "Platform", "Database", "Journal"]),
         tests("Catalog", ["Base", "Platform", "Database", "ObjectStore", "Catalog"]),

@@ -24,6 +24,16 @@ static inline int moorage_fuse_session_loop_mt(
     return fuse_session_loop_mt(session, config);
 }
 
+// Tells the kernel to ask for a name again before it uses it; the flag became part of the function in 3.16.
+static inline int moorage_fuse_expire_entry(
+    struct fuse_session *_Nonnull session, fuse_ino_t parent, const char *_Nonnull name, size_t length) {
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 16)
+    return fuse_lowlevel_notify_expire_entry(session, parent, name, length);
+#else
+    return fuse_lowlevel_notify_expire_entry(session, parent, name, length, FUSE_LL_EXPIRE_ONLY);
+#endif
+}
+
 // A bufvec of one file descriptor range, for a spliced reply.
 static inline int moorage_fuse_reply_fd(fuse_req_t _Nonnull request, int fd, off_t offset, size_t length) {
     struct fuse_bufvec buffer = FUSE_BUFVEC_INIT(length);

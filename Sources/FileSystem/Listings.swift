@@ -25,6 +25,8 @@ final class Listings: Sendable {
         var listed: [ObjectKey: Listed] = [:]
         var running: Set<ObjectKey> = []
         var ground = ListingGround()
+        /// What began before is not believed, in monotonic seconds.
+        var refreshedAt = 0.0
         /// When the remote said that it does not list a folder, in monotonic seconds.
         var unlistable: [ObjectKey: Double] = [:]
     }
@@ -46,6 +48,7 @@ final class Listings: Sendable {
 
     func note(_ folder: ObjectKey, at time: Double, cost: Double, isStale: Bool = false) {
         state.inspect { state in
+            guard isStale || time >= state.refreshedAt else { return }
             // Forgetting costs a listing, so the bound may be crude.
             if state.listed.count >= Self.maximumCount { state.listed = [:] }
             state.listed[folder] = Listed(at: time, cost: cost, isStale: isStale)
@@ -54,6 +57,17 @@ final class Listings: Sendable {
 
     func forget(_ folder: ObjectKey) {
         state.inspect { _ = $0.listed.removeValue(forKey: folder) }
+    }
+
+    /// Forgets a folder, all below it and the one that it is in; what is being listed now is not believed either.
+    func forgetAll(at path: ObjectKey) {
+        state.inspect { state in
+            state.refreshedAt = monotonicSeconds()
+            for folder in state.listed.keys where folder.isInside(path) || folder == path.parent {
+                state.listed[folder] = nil
+            }
+            for folder in state.unlistable.keys where folder.isInside(path) { state.unlistable[folder] = nil }
+        }
     }
 
     /// Whether the remote said a short time ago that it does not list this folder.

@@ -23,6 +23,8 @@ final class RemoteView: Sendable {
     /// Paths changed while the catalog was in memory.
     let unsettled = Lock<Set<ObjectKey>>([])
     private let startedAt = Timestamp.now()
+    /// When everything was to be asked again last.
+    let refreshed = Lock<Timestamp?>(nil)
     let listings = Listings()
     /// Paths whose attributes are being asked for, so that each is asked for once.
     private let inquiries = Monitor<Set<ObjectKey>>([])
@@ -175,7 +177,7 @@ final class RemoteView: Sendable {
 
     func isRecent(_ time: Timestamp, _ age: Double) -> Bool {
         let now = Timestamp.now()
-        return time <= now && now < time.advanced(bySeconds: age)
+        return time <= now && now < time.advanced(bySeconds: age) && !isOutdated(time)
     }
 
     /// A folder was made where the remote had nothing: it needs no listing while its parent's is believed.

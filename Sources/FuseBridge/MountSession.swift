@@ -43,6 +43,7 @@ package final class MountSession: Sendable {
         Interruption.serve(bridge.requests)
         let session = try Self.mounted(options, bridge)
         state.inspect { $0.session = session }
+        bridge.kernelNames.serve(session)
     }
 
     /// Serves the kernel until the file system is unmounted, then records everything that is still open.
@@ -76,6 +77,7 @@ package final class MountSession: Sendable {
             state.runner = nil
         }
         fileSystem.shutDown()
+        bridge.kernelNames.serve(nil)
         fuse_session_unmount(session)
         fuse_session_destroy(session)
     }

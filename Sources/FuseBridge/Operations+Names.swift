@@ -39,6 +39,7 @@ extension Operations {
             }
         } catch {
             guard case .noEntry = error else { return request.fail(error) }
+            request.bridge.kernelNames.noteMissing(parent, name(text), for: request.bridge.options.kernelAge)
             // Inode 0 lets the kernel remember that the name does not exist.
             var nothing = fuse_entry_param()
             nothing.entry_timeout = request.bridge.options.kernelAge

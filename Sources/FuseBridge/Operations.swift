@@ -17,6 +17,7 @@ enum Operations {
             Operations.negotiate(&connection.pointee)
             let bridge = Unmanaged<Bridge>.fromOpaque(context).takeUnretainedValue()
             bridge.directories.note(connection.pointee)
+            bridge.kernelNames.note(connection.pointee)
             let ready = bridge.ready.withLock { ready in
                 defer { ready = nil }
                 return ready

@@ -15,6 +15,7 @@ final class Bridge: Sendable {
     /// What threads wait for on behalf of callers.
     let requests: WaitingRequests
     let directories = ParallelDirectories()
+    let kernelNames = KernelNames()
     /// Called once when the kernel has agreed on the terms.
     let ready = Lock<(@Sendable () -> Void)?>(nil)
 

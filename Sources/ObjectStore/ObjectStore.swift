@@ -164,6 +164,9 @@ package struct UploadExchangeResponse: Sendable {
 package protocol ObjectStore: AnyObject, Sendable {
     var capabilities: StoreCapabilities { get }
 
+    /// Forgets what it answers from memory, other than the names of versions.
+    func forgetAges()
+
     /// Checks that the bucket answers and the credentials are good.
     func check() throws(StoreError)
 
@@ -256,4 +259,9 @@ package protocol ObjectStore: AnyObject, Sendable {
 
     /// Records what was learned about resumable uploads at this endpoint.
     func learned(_ support: StoreCapabilities.ResumableSupport)
+}
+
+extension ObjectStore {
+    /// Most answer nothing from memory.
+    package func forgetAges() {}
 }

@@ -9,17 +9,24 @@ internal import Control
 enum CacheCommand {
     static let definition = CommandDefinition(
         name: "cache",
-        operands: "[show|clear] [PATH|REMOTE]",
-        operandCount: 0...2,
+        operands: "[show|clear] [PATH|REMOTE] | refresh PATH...",
+        operandCount: 0...1000,
         flags: [FlagDefinition("json", nil, "print one JSON document")],
-        summary: "show or clear what is cached of remote files",
+        summary: "show, clear or refresh what is cached of remote files",
         details: """
             clear removes every cached block that is not being read. It can run at any time and never touches
             what is not remote yet.
+
+            refresh has a mount ask its remote anew, whatever metadata_age and kernel_age say: for a file, or for a
+            folder and all below it. What is not there yet is looked for in the folder above it.
             """
     ) { arguments throws(CommandFailure) in
         let verb = arguments.operands.first ?? "show"
-        guard verb == "show" || verb == "clear" else { throw .usage("cache: unknown verb \(verb): use show or clear") }
+        if verb == "refresh" { return try CacheRefresh.run(Array(arguments.operands.dropFirst())) }
+        guard arguments.operands.count < 3 else { throw .usage("cache \(verb): one path or remote at a time") }
+        guard verb == "show" || verb == "clear" else {
+            throw .usage("cache: unknown verb \(verb): use show, clear or refresh")
+        }
         let instance = try Instance.current()
         let volumes = try selected(arguments.operands.dropFirst().first, instance)
         let rows = volumes.map { volume in

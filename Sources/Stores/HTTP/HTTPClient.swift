@@ -6,6 +6,7 @@ internal import CurlTransport
 internal import HTTPWire
 internal import ObjectStore
 internal import Platform
+internal import Synchronization
 
 /// Sends requests below one folder of a web server: logins, redirects, retries.
 final class HTTPClient: Sendable {
@@ -21,10 +22,19 @@ final class HTTPClient: Sendable {
     let configuration: HTTPStoreConfiguration
     let transport: CurlTransport
     let budget = RetryBudget()
+    /// What was told before is asked again, in monotonic seconds.
+    private let refreshedAt = Lock(-Double.infinity)
 
     init(_ configuration: HTTPStoreConfiguration, transport: CurlTransport) {
         self.configuration = configuration
         self.transport = transport
+    }
+
+    func forgetAges() { refreshedAt.withLock { $0 = monotonicSeconds() } }
+
+    /// Whether what was told at this time is still believed where nothing shows whether it changed.
+    func isBelieved(_ time: Double) -> Bool {
+        time > refreshedAt.withLock { $0 } && monotonicSeconds() - time < configuration.metadataAge
     }
 
     /// The URL of a file, or of a folder when the key ends with a slash.

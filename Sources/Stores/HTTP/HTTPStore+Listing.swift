@@ -151,8 +151,7 @@ extension HTTPStore {
         let known = knownVersion(key)
         guard let size = name.size, let modified = name.modified else {
             // The name alone says nothing: what was told of the file is believed as long as other names are.
-            let age = client.configuration.metadataAge
-            if let known, monotonicSeconds() - known.seenAt < age { return known.version }
+            if let known, client.isBelieved(known.seenAt) { return known.version }
             return ObjectVersion(entityTag: nil, size: 0)
         }
         // A version was strong when it was seen: with another content it would have another time.

@@ -47,6 +47,8 @@ package final class HTTPStore: ObjectStore {
         snapshots = Snapshots(client)
     }
 
+    package func forgetAges() { client.forgetAges() }
+
     package var capabilities: StoreCapabilities {
         var capabilities = StoreCapabilities()
         capabilities.copy = false

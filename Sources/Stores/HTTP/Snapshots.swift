@@ -36,10 +36,9 @@ final class Snapshots: Sendable {
     /// The version for what a HEAD said of a file without a strong validator.
     func version(of key: ObjectKey, seen: Observation, size: Int64, modified: Timestamp?) -> ObjectVersion {
         let now = monotonicSeconds()
-        let age = client.configuration.metadataAge
         return entries.withLock { entries in
             if let known = entries[key], case .observation(let before) = known.expectation, before.agrees(with: seen),
-                seen.hasValidator || now - known.madeAt < age
+                seen.hasValidator || client.isBelieved(known.madeAt)
             {
                 return known.version
             }
