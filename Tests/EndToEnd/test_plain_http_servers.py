@@ -264,8 +264,64 @@ def test_tls_with_an_authority_and_a_client_certificate(make_web, web_instance, 
     one_line(mount_web(web_instance, url, check=False), "no secure connection")
     authority = f"ca_file={files['ca.pem']}"
     one_line(mount_web(web_instance, url, authority, check=False), "400")
+    # The certificate is for another name.
+    one_line(mount_web(web_instance, url.replace("127.0.0.1", "localhost"), authority, check=False), "no secure connection")
     keys = f"client_cert={files['client.pem']},client_key={files['client.key']}"
     assert open(mount_web(web_instance, url, authority, keys) / "file", "rb").read() == b"in secret"
+
+
+@pytest.mark.limit(60)
+def test_a_redirect_takes_no_login_along(make_web, web_instance, folder, stack):
+    users = os.path.join(folder, "users")
+    write_file(users, b"me:{PLAIN}s3cret\n")
+    os.chmod(users, 0o644)
+    os.makedirs(os.path.join(folder, "elsewhere"))
+    other = WebServer("nginx-json", os.path.join(folder, "elsewhere"))
+    stack.callback(other.stop)
+    web = make_web(
+        "nginx-json",
+        server=f"""auth_basic "x"; auth_basic_user_file {users};
+            location /far {{ return 302 {other.url}there; }} location /near {{ return 307 /file; }}
+            location /circle {{ return 308 /circle; }}""",
+    )
+    data = random_bytes(1, 3_000_000)
+    for name in ("far", "near", "circle"):
+        write_file(os.path.join(web.root, name), b"what the listing tells of")
+    write_file(os.path.join(other.root, "there"), data)
+    write_file(os.path.join(web.root, "file"), data[::-1])
+    age(web.root)
+    age(other.root)
+    section(web_instance, "right", web.url, username="me", password="s3cret")
+    mount = mount_web(web_instance, "right")
+    assert open(mount / "far", "rb").read() == data
+    assert open(mount / "near", "rb").read() == data[::-1]
+    with pytest.raises(OSError):
+        open(mount / "circle", "rb").read()
+    assert logins(web) == {"me"} and logins(other) == {"-"}
+
+
+def logins(web):
+    """The users that nginx saw, `-` where there was none."""
+    with open(os.path.join(web.work, "access.log")) as file:
+        return {line.split()[2] for line in file}
+
+
+@pytest.mark.limit(60)
+def test_a_file_with_a_weak_tag_is_read_in_one_answer(make_web, web_instance):
+    web = make_web("nginx-weak")
+    path = os.path.join(web.root, "file")
+    write_file(path, content(1, 400))
+    age(web.root)
+    mount = mount_web(web_instance, web.url)
+    with open(mount / "file", "rb", buffering=0) as file:
+        assert version_of(file.read(PAGE), 0) == 1
+        write_file(path + ".new", content(2, 400))
+        os.chmod(path + ".new", 0o644)
+        os.rename(path + ".new", path)
+        for page in (399, 17, 200):
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            assert version_of(os.pread(file.fileno(), PAGE, page * PAGE), page) == 1
+    assert web.requests("GET").count("/file") == 1
 
 
 @pytest.mark.limit(60)
@@ -291,10 +347,15 @@ def test_a_proxy_for_https(make_web, web_instance, folder, stack):
 def test_a_proxy_for_plain_http(make_web, web_instance, stack):
     web = make_web("apache-dav")
     write_file(os.path.join(web.root, "file"), b"by a proxy")
+    write_file(os.path.join(web.root, "other"), b"directly")
     age(web.root)
     proxy = WebProxy("me", "s3cret")
     stack.callback(proxy.stop)
     one_line(mount_web(web_instance, web.url, check=False, env={"http_proxy": f"http://{proxy.address}"}), "proxy")
+    past = {"http_proxy": f"http://{proxy.address}", "no_proxy": "localhost,127.0.0.1"}
+    with_no_proxy = mount_web(web_instance, web.url, env=past)
+    assert open(with_no_proxy / "other", "rb").read() == b"directly" and not proxy.requests
+    with_no_proxy.unmount()
     mount = mount_web(web_instance, web.url, env={"http_proxy": f"http://me:s3cret@{proxy.address}"})
     assert open(mount / "file", "rb").read() == b"by a proxy"
     assert ("GET", web.url + "file") in proxy.requests

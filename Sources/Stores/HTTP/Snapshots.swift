@@ -37,7 +37,8 @@ final class Snapshots: Sendable {
     func version(of key: ObjectKey, seen: Observation, size: Int64, modified: Timestamp?) -> ObjectVersion {
         let now = monotonicSeconds()
         return entries.withLock { entries in
-            if let known = entries[key], case .observation(let before) = known.expectation, before.agrees(with: seen),
+            if let known = entries[key], case .observation(let before) = known.expectation,
+                before.isStillShown(by: seen),
                 seen.hasValidator || client.isBelieved(known.madeAt)
             {
                 return known.version

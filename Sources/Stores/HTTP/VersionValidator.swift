@@ -24,8 +24,7 @@ package enum VersionValidator: Hashable, Sendable {
     /// Judges the fields of an answer about the whole resource.
     package init(_ fields: HTTPFields) {
         let modified = fields.lastModified
-        let age = modified.flatMap { modified in fields.date.map { $0.seconds - modified.seconds } }
-        let isOld = age.map { $0 >= Self.certainAge }
+        let isOld = Self.isOld(fields)
         if fields["etag"] != nil {
             // A date in If-Range is allowed only when the resource has no entity tag.
             guard let tag = fields.entityTag, !tag.isWeak, isOld ?? true else {
@@ -38,6 +37,12 @@ package enum VersionValidator: Hashable, Sendable {
         } else {
             self = .weak
         }
+    }
+
+    /// Whether what the answer is about has not changed for some time, by the server's clock; nil when it does not tell.
+    static func isOld(_ fields: HTTPFields) -> Bool? {
+        guard let modified = fields.lastModified, let date = fields.date else { return nil }
+        return date.seconds - modified.seconds >= certainAge
     }
 
     /// The If-Range field for a version that ``version(_:)`` made; nil when only a whole answer will do.
@@ -54,6 +59,8 @@ package struct Observation: Hashable, Sendable {
     package let lastModified: String?
     /// Bytes; nil when the answer does not tell.
     package let size: Int64?
+    /// It had changed just before: what it is replaced by within the same second looks the same.
+    package let isYoung: Bool
 
     /// `size` is the whole representation's, where the fields are about a part of it.
     package init(_ fields: HTTPFields, size: Int64? = nil) {
@@ -61,10 +68,16 @@ package struct Observation: Hashable, Sendable {
         entityTag = tag.map { $0.hasPrefix("W/") ? String($0.dropFirst(2)) : $0 }
         lastModified = fields["last-modified"].map { trimmingOptionalWhitespace($0) }
         self.size = size ?? fields.contentLength
+        isYoung = VersionValidator.isOld(fields) == false
     }
 
     /// Whether there is anything but the size.
     package var hasValidator: Bool { entityTag != nil || lastModified != nil }
+
+    /// Whether a later answer is taken for one about the same version: not any more once that has aged.
+    package func isStillShown(by later: Observation) -> Bool {
+        agrees(with: later) && !(isYoung && !later.isYoung)
+    }
 
     /// Whether an answer may be about the same version; an unknown size says nothing.
     package func agrees(with other: Observation) -> Bool {

@@ -86,6 +86,7 @@ http://127.0.0.1:{port} {{
 #: Every server of the matrix: what lists its folders, or None.
 SERVERS = {
     "nginx-json": "index", "nginx-html": "index", "nginx-none": None, "nginx-dav": "webdav", "nginx-no-ranges": "index",
+    "nginx-times": "index", "nginx-weak": "index",
     "apache": "index", "apache-dav": "webdav", "caddy": "index", "lighttpd": "index", "lighttpd-no-validators": "index",
     "lighttpd-dav": "webdav", "rclone-http": "index", "rclone-webdav": "webdav",
 }
@@ -148,6 +149,9 @@ class WebServer:
         location = {
             "json": "autoindex on; autoindex_format json;", "html": "autoindex on;",
             "no-ranges": "autoindex on; autoindex_format json;",
+            "times": "autoindex on; autoindex_format json; etag off;",
+            # The weakest that may be: one tag for whatever a file holds.
+            "weak": """autoindex on; autoindex_format json; etag off; add_header ETag 'W/"same"';""",
             "dav": "dav_ext_methods PROPFIND OPTIONS;",
         }.get(variant, "")
         path = self.write(

@@ -69,6 +69,19 @@ private func fields(tag: String? = nil, age: Int64? = nil, date: Bool = true) ->
         #expect(!Observation(one).agrees(with: Observation(fields(age: 1))))
         #expect(!Observation(one).agrees(with: Observation(one, size: 6)))
     }
+
+    @Test func whatWasSeenYoungIsNotShownAnyMoreOnceItHasAged() {
+        func seen(after seconds: Int) -> Observation {
+            var fields = HTTPFields()
+            fields.append("Last-Modified", "Sat, 21 Nov 2026 10:00:00 GMT")
+            fields.append("Date", "Sat, 21 Nov 2026 10:00:0\(seconds) GMT")
+            return Observation(fields, size: 5)
+        }
+        #expect(seen(after: 0).isStillShown(by: seen(after: 1)))
+        #expect(!seen(after: 1).isStillShown(by: seen(after: 2)))
+        #expect(seen(after: 2).isStillShown(by: seen(after: 9)))
+        #expect(seen(after: 2).agrees(with: seen(after: 0)))
+    }
 }
 
 @Suite struct WebURLTests {
