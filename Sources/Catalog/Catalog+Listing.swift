@@ -39,9 +39,9 @@ extension Catalog {
             for listed in page.entries {
                 if listed.key.isMarker(of: folder) {
                     summary.hasMarker = true
-                    try entries.noteMarker(folder, listed.version, token, time)
+                    try entries.noteMarker(folder, listed, token, time)
                 } else if listed.key.isShowable(in: folder) {
-                    try entries.noteFile(listed.key, listed.version, token, time)
+                    try entries.noteFile(listed, token, time)
                 } else {
                     summary.hidden += 1
                 }
@@ -134,19 +134,27 @@ extension Entries {
     }
 
     fileprivate func noteFile(
-        _ path: ObjectKey,
-        _ version: ObjectVersion,
+        _ listed: ListingPage.Entry,
         _ token: CatalogToken,
         _ time: Timestamp
     ) throws(DatabaseError) {
-        let old = try entry(path)
+        let version = listed.version
+        let old = try entry(listed.key)
         if let old, old.stamp > token.stamp { return }
         if let old, old.stamp == token.stamp, old.entry.kind == .directory { return }
-        var entry = CatalogEntry(path: path, kind: .file, version: version, checkedAt: time)
+        var entry = CatalogEntry(
+            path: listed.key,
+            kind: .file,
+            version: version,
+            metadata: listed.metadata,
+            checkedAt: time
+        )
         if let old, old.entry.kind == .file, old.entry.version?.isSame(as: version) == true {
             entry = old.entry
             // A listing may know the time of an object that its upload's answer did not tell.
             entry.version = version
+            // The same bytes may have got other attributes by a copy onto themselves.
+            entry.metadata = listed.metadata ?? entry.metadata
             entry.checkedAt = time
         }
         try put(entry, stamp: token.stamp)
@@ -166,15 +174,16 @@ extension Entries {
     /// The folder's own marker was listed in it; metadata of another version of the marker no longer counts.
     fileprivate func noteMarker(
         _ folder: ObjectKey,
-        _ version: ObjectVersion,
+        _ marker: ListingPage.Entry,
         _ token: CatalogToken,
         _ time: Timestamp
     ) throws(DatabaseError) {
         let old = try entry(folder)
         if let old, old.stamp > token.stamp || old.entry.kind != .directory { return }
         var entry = old?.entry ?? CatalogEntry(path: folder, kind: .directory, checkedAt: time)
-        if entry.version?.isSame(as: version) != true { entry.metadata = nil }
-        entry.version = version
+        if entry.version?.isSame(as: marker.version) != true { entry.metadata = nil }
+        entry.metadata = marker.metadata ?? entry.metadata
+        entry.version = marker.version
         entry.hasMarker = true
         // The stamp stays: being in its own listing says nothing of its place in its parent's.
         try put(entry, stamp: old?.stamp ?? token.stamp)

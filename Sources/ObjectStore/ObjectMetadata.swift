@@ -48,10 +48,13 @@ package struct ListingPage: Sendable {
         /// Relative to the volume's prefix; a folder marker keeps its trailing slash.
         package var key: ObjectKey
         package var version: ObjectVersion
+        /// Of exactly that version; nil where the listing does not tell, and a HEAD has to.
+        package var metadata: ObjectMetadata?
 
-        package init(key: ObjectKey, version: ObjectVersion) {
+        package init(key: ObjectKey, version: ObjectVersion, metadata: ObjectMetadata? = nil) {
             self.key = key
             self.version = version
+            self.metadata = metadata
         }
     }
 

@@ -66,6 +66,27 @@ import Testing
         #expect(try catalog.descendants(of: key("d")).map(\.path.string) == ["d/x"])
     }
 
+    @Test func metadataComesWithAListing() throws {
+        defer { removeAll() }
+        func listed(_ key: String, _ tag: String, _ mode: UInt32?) -> ListingPage {
+            let metadata = mode.map { ObjectMetadata(mode: $0) }
+            let entry = ListingPage.Entry(key: ObjectKey(key), version: version(tag), metadata: metadata)
+            return ListingPage(entries: [entry], folders: [], next: nil)
+        }
+        try list("", [listed("a", "1", 0o100_600), page([], ["d"])])
+        #expect(try catalog.entry(key("a"))?.metadata?.mode == 0o100_600)
+        try list("", [listed("a", "1", 0o100_640), page([], ["d"])])
+        #expect(try catalog.entry(key("a"))?.metadata?.mode == 0o100_640)
+        try list("", [listed("a", "1", nil), page([], ["d"])])
+        #expect(try catalog.entry(key("a"))?.metadata?.mode == 0o100_640)
+        try list("", [listed("a", "2", nil), page([], ["d"])])
+        #expect(try catalog.entry(key("a"))?.metadata == nil)
+        try list("d", [listed("d/", "1", 0o040_700)])
+        #expect(try catalog.entry(key("d"))?.metadata?.mode == 0o040_700)
+        try list("d", [listed("d/", "2", nil)])
+        #expect(try catalog.entry(key("d"))?.metadata == nil)
+    }
+
     @Test func metadataStaysWithItsVersionOnly() throws {
         defer { removeAll() }
         try list("", [page([("a", "1")])])

@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 import Base
+import HTTPWire
 import S3Wire
 import Testing
 
@@ -40,6 +41,48 @@ import Testing
         let list = try ListObjectsResult(XMLReader.parse(Array(xml.utf8)))
         #expect(list.entries.map(\.key) == [ObjectKey("a b"), ObjectKey("a b+")])
         #expect(list.next == nil)
+    }
+
+    @Test func metadataInListingsGoesBothWays() throws {
+        let fields = HTTPFields([
+            .init(name: "Content-Type", value: "text/plain"), .init(name: "x-amz-meta-odd_name.1", value: "a<&>\"\té"),
+        ])
+        let metadata = [fields, HTTPFields(), nil]
+        let result = ListObjectsResult(
+            bucket: "bucket",
+            prefix: .root,
+            delimiter: nil,
+            maxKeys: 1000,
+            isTruncated: false,
+            isURLEncoded: true,
+            entries: metadata.enumerated().map { index, metadata in
+                .init(key: ObjectKey("k\(index)"), size: 1, entityTag: nil, lastModified: nil, metadata: metadata)
+            },
+            commonPrefixes: [],
+            paging: .v2(continuationToken: nil, nextContinuationToken: nil, startAfter: nil)
+        )
+        #expect(try ListObjectsResult(XMLReader.parse(result.xml)).entries.map(\.metadata) == metadata)
+        #expect(ListedMetadata.canHold(fields))
+        for (name, value) in [("x-amz-meta-a!", "b"), ("1", "b"), ("", "b"), ("a", "\u{1}"), ("a", "\u{FFFF}")] {
+            #expect(!ListedMetadata.canHold(HTTPFields([.init(name: name, value: value)])))
+        }
+    }
+
+    /// The forms of its releases; an element of neither form tells nothing.
+    @Test func metadataOfMinIOIsRead() throws {
+        let forms = [
+            "<UserMetadata><content-type>text/plain</content-type><X-Amz-Meta-Mode>33188</X-Amz-Meta-Mode></UserMetadata>",
+            "<UserMetadata><Items><Key>X-Amz-Meta-Mode</Key><Value>33188</Value></Items></UserMetadata>",
+            "<UserMetadata><Items></Items></UserMetadata>",
+            "<Internal><K>1</K><M>0</M></Internal>",
+        ]
+        let modes = try forms.map { form in
+            let xml = "<ListBucketResult><Contents><Key>a</Key><Size>1</Size>\(form)</Contents></ListBucketResult>"
+            return try ListObjectsResult(XMLReader.parse(Array(xml.utf8))).entries[0].metadata?["x-amz-meta-mode"]
+        }
+        #expect(modes == ["33188", "33188", nil, nil])
+        let empty = "<ListBucketResult><Contents><Key>a</Key><Size>1</Size>\(forms[2])</Contents></ListBucketResult>"
+        #expect(try ListObjectsResult(XMLReader.parse(Array(empty.utf8))).entries[0].metadata == nil)
     }
 
     @Test func multipartMessagesGoBothWays() throws {

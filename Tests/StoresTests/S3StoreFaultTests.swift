@@ -61,6 +61,34 @@ import Testing
         #expect(cause { _ = try fixture.read("k", version, ByteRange(0, 1000)) } == .protocolViolation)
     }
 
+    /// Some servers refuse parameters that they do not know, and what metadata holds may break a listing's form.
+    @Test(arguments: [
+        CannedResponse(status: 501, body: "<Error><Code>NotImplemented</Code></Error>"),
+        CannedResponse(status: 400, body: "<Error><Code>InvalidArgument</Code></Error>"),
+        CannedResponse(status: 200, body: "<ListBucketResult><Contents><UserMetadata><a!>"),
+    ])
+    func aServerThatRefusesMetadataIsAskedOnce(answer: CannedResponse) throws {
+        let fixture = try StoreFixture()
+        try fixture.put("k", [1], metadata: ObjectMetadata(mode: 0o100_600))
+        fixture.proxy.plan.zero()
+        fixture.proxy.plan.add(FaultRule(.respond(answer), for: .init(query: "metadata=true"), times: nil))
+        for _ in 0..<3 {
+            let page = try fixture.store.list(.root, recursive: false, continuation: nil)
+            #expect(page.entries.map(\.key) == [ObjectKey("k")])
+            #expect(page.entries.map(\.metadata) == [nil])
+        }
+        let listings = fixture.proxy.plan.records.filter { $0.method == "GET" }
+        #expect(listings.count == 4)
+        let isSecondVersion = listings.allSatisfy { $0.query.contains("list-type=2") }
+        #expect(isSecondVersion)
+    }
+
+    @Test func aMissingBucketIsNoReasonToAskWithoutMetadata() throws {
+        let fixture = try StoreFixture { $0.bucket = "nosuchbucket" }
+        #expect(cause { _ = try fixture.store.list(.root, recursive: false, continuation: nil) } == .noSuchBucket)
+        #expect(fixture.proxy.plan.records.count == 1)
+    }
+
     @Test func aListingThatLeadsNowhereIsGivenUp() throws {
         func page(_ keys: [String], _ next: String?) -> ListingPage {
             let version = ObjectVersion(entityTag: nil, size: 0)

@@ -73,6 +73,36 @@ import Testing
         #expect(all.entries.count == 5 && all.folders.isEmpty && all.next == nil)
     }
 
+    @Test func listingsTellWhatAHeadWouldOrNothing() throws {
+        let fixture = try StoreFixture()
+        let metadata = ObjectMetadata(
+            mode: 0o120_777,
+            uid: 7,
+            gid: 8,
+            modified: Timestamp(nanoseconds: 1_700_000_000_123_456_789),
+            contentType: "text/x-é",
+            other: ["note": "a <b> & \"c\""]
+        )
+        try fixture.put("a", [1], metadata: metadata)
+        try fixture.put("b", [1, 2])
+        // No element of XML can be named as this field is.
+        try fixture.put("c", [3], metadata: ObjectMetadata(mode: 0o100_600, other: ["x!y": "z"]))
+        for isRecursive in [false, true] {
+            let page = try fixture.store.list(.root, recursive: isRecursive, continuation: nil)
+            #expect(page.entries.map(\.key) == ["a", "b", "c"].map { ObjectKey($0) })
+            for entry in page.entries {
+                let told = try fixture.store.status(of: entry.key, cancellation: nil).metadata
+                if let metadata = entry.metadata {
+                    // A HEAD fills in a type where there is none.
+                    #expect(metadata == told || metadata == ObjectMetadata())
+                }
+            }
+            if StoreFixture.external == nil {
+                #expect(page.entries.map(\.metadata) == [metadata, ObjectMetadata(), nil])
+            }
+        }
+    }
+
     @Test func manyKeysComeInPages() throws {
         let fixture = try StoreFixture()
         let empty = try fixture.body([])

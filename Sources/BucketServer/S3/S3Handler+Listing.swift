@@ -52,17 +52,36 @@ extension S3Handler {
             paging: paging
         )
         if query["list-type"] != "2" || query["fetch-owner"]?.lowercased() == "true" { result.owner = Self.owner }
+        let wantsMetadata = query["list-type"] == "2" && query["metadata"]?.lowercased() == "true"
+        var room = wantsMetadata ? metadataLimit : 0
         for item in page.items {
             switch item {
             case .commonPrefix(let prefix):
                 result.commonPrefixes.append(prefix)
             case .object(let key, let record, let size):
                 result.entries.append(
-                    .init(key: key, size: size, entityTag: record.quotedTag, lastModified: record.modified)
+                    .init(
+                        key: key,
+                        size: size,
+                        entityTag: record.quotedTag,
+                        lastModified: record.modified,
+                        metadata: metadata(of: record, room: &room)
+                    )
                 )
             }
         }
         return result
+    }
+
+    /// How many bytes of metadata a page of a listing may carry; the rest is asked for by HEAD.
+    private static let metadataLimit = 3 << 20
+
+    /// The metadata of a listed object, also where it has none; nil when it does not fit or cannot be written.
+    private static func metadata(of record: ObjectRecord, room: inout Int) -> HTTPFields? {
+        let size = record.fields.fields.reduce(0) { $0 + 2 * $1.name.utf8.count + 6 * $1.value.utf8.count }
+        guard room > size, ListedMetadata.canHold(record.fields) else { return nil }
+        room -= size
+        return record.fields
     }
 
     /// The uploads in progress in a bucket.

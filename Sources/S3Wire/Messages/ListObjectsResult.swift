@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 package import Base
+package import HTTPWire
 
 /// The answer to ListObjects (version 1) and ListObjectsV2: `ListBucketResult`.
 package struct ListObjectsResult: Hashable, Sendable {
@@ -11,12 +12,21 @@ package struct ListObjectsResult: Hashable, Sendable {
         /// As it stands in the document, usually quoted.
         package var entityTag: String?
         package var lastModified: Timestamp?
+        /// The object's metadata as a HEAD would tell it (`UserMetadata`), empty where it has none; nil: not told.
+        package var metadata: HTTPFields?
 
-        package init(key: ObjectKey, size: Int64, entityTag: String?, lastModified: Timestamp?) {
+        package init(
+            key: ObjectKey,
+            size: Int64,
+            entityTag: String?,
+            lastModified: Timestamp?,
+            metadata: HTTPFields? = nil
+        ) {
             self.key = key
             self.size = size
             self.entityTag = entityTag
             self.lastModified = lastModified
+            self.metadata = metadata
         }
     }
 
@@ -115,7 +125,8 @@ package struct ListObjectsResult: Hashable, Sendable {
             key: key,
             size: try element.requiredNumber("Size"),
             entityTag: element["ETag"],
-            lastModified: element.time("LastModified")
+            lastModified: element.time("LastModified"),
+            metadata: element.first("UserMetadata").flatMap { ListedMetadata.read($0) }
         )
     }
 
@@ -157,6 +168,7 @@ package struct ListObjectsResult: Hashable, Sendable {
             if let tag = entry.entityTag { writer.text("ETag", tag) }
             writer.number("Size", entry.size)
             writer.text("StorageClass", "STANDARD")
+            if let metadata = entry.metadata { ListedMetadata.write(metadata, to: &writer) }
             if let owner {
                 writer.element("Owner") { writer in
                     writer.text("ID", owner)

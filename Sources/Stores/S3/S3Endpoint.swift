@@ -12,6 +12,8 @@ struct S3Endpoint: Sendable {
     let host: String
     /// What comes before the key: `/`, `/bucket/` or `/path/bucket/`; decoded.
     let basePath: [UInt8]
+    /// Whether it is Amazon's own service.
+    let isAmazon: Bool
 
     init(_ configuration: S3StoreConfiguration) throws(StoreError) {
         let isAmazon = configuration.endpoint == nil
@@ -20,6 +22,8 @@ struct S3Endpoint: Sendable {
             throw StoreError(.invalidKey, "the endpoint \(text) is not an http or https URL")
         }
         scheme = url.scheme
+        let name = url.authority.prefix { $0 != ":" }
+        self.isAmazon = name.hasSuffix(".amazonaws.com") || name.hasSuffix(".amazonaws.com.cn")
         let path = PercentEncoding.decode(url.path).map { $0.last == 0x2F ? $0 : $0 + [0x2F] } ?? [0x2F]
         if configuration.isPathStyle ?? !isAmazon {
             host = url.authority

@@ -8,8 +8,16 @@ internal import Platform
 internal import S3Wire
 internal import Synchronization
 
+/// Which page of which listing.
+private struct PageRequest {
+    /// With the volume's own.
+    let prefix: ObjectKey
+    let isRecursive: Bool
+    let continuation: String?
+}
+
 extension S3Store {
-    /// A full page of 1,000 long keys, percent-encoded, is below 4 MiB.
+    /// A full page of 1,000 long keys, percent-encoded, is below 4 MiB, with the metadata that S3 allows below 7 MiB.
     private static let pageLimit = 8 << 20
 
     package func list(
@@ -18,23 +26,44 @@ extension S3Store {
         continuation: String?
     ) throws(StoreError) -> ListingPage {
         let prefix = folder.isRoot ? client.fullKey(.root) : client.fullKey(ObjectKey(bytes: folder.bytes + [0x2F]))
+        let request = PageRequest(prefix: prefix, isRecursive: recursive, continuation: continuation)
+        guard listsMetadata.load(ordering: .relaxed) else { return try page(request) }
         do throws(StoreError) {
-            return try page(prefix, recursive: recursive, continuation: continuation)
+            return try send(request, withMetadata: true)
         } catch {
-            let isRefused = error.cause == .unsupported || error.code == "InvalidArgument"
-            guard isRefused, continuation == nil, listsVersion2.load(ordering: .relaxed) else { throw error }
-            listsVersion2.store(false, ordering: .relaxed)
-            return try page(prefix, recursive: recursive, continuation: nil)
+            // Only when it works without, the metadata was what the server refused, or what its answer broke at.
+            guard Self.mayBeAboutMetadata(error) else { throw error }
+            let page = try page(request)
+            Log.info("s3", "listings are asked for without metadata from now on: \(error)")
+            listsMetadata.store(false, ordering: .relaxed)
+            return page
         }
     }
 
-    private func page(
-        _ prefix: ObjectKey,
-        recursive: Bool,
-        continuation: String?
-    ) throws(StoreError) -> ListingPage {
+    private static func mayBeAboutMetadata(_ error: StoreError) -> Bool {
+        switch error.cause {
+        case .unsupported, .rejected, .protocolViolation, .tooLarge: true
+        default: false
+        }
+    }
+
+    /// A page in the newest version that the server understands.
+    private func page(_ request: PageRequest) throws(StoreError) -> ListingPage {
+        do throws(StoreError) {
+            return try send(request, withMetadata: false)
+        } catch {
+            let isRefused = error.cause == .unsupported || error.code == "InvalidArgument"
+            guard isRefused, request.continuation == nil, listsVersion2.load(ordering: .relaxed) else { throw error }
+            listsVersion2.store(false, ordering: .relaxed)
+            return try send(request, withMetadata: false)
+        }
+    }
+
+    private func send(_ page: PageRequest, withMetadata: Bool) throws(StoreError) -> ListingPage {
+        let (prefix, continuation) = (page.prefix, page.continuation)
         var request = S3Request("GET", nil)
-        request.query = listQuery(prefix, recursive: recursive, continuation: continuation, limit: 1000)
+        request.query = listQuery(prefix, recursive: page.isRecursive, continuation: continuation, limit: 1000)
+        if withMetadata, request.query["list-type"] == "2" { request.query.append("metadata", "true") }
         request.answerLimit = Self.pageLimit
         let response = try sendListing(request)
         let result: ListObjectsResult
@@ -85,7 +114,8 @@ extension S3Store {
                 size: entry.size,
                 lastModified: entry.lastModified.map { Timestamp(seconds: $0.seconds) }
             )
-            page.entries.append(.init(key: key, version: version))
+            let metadata = entry.metadata.map { S3Metadata.read($0) }
+            page.entries.append(.init(key: key, version: version, metadata: metadata))
         }
         for folder in result.commonPrefixes
         where folder.bytes.starts(with: prefix.bytes) && folder.bytes.count > prefix.bytes.count {

@@ -24,6 +24,9 @@ package final class S3Store: ObjectStore {
     let clearing: Monitor<Clearing>
     /// Whether the server understands ListObjectsV2.
     let listsVersion2 = Atomic(true)
+    /// Whether listings are asked for with metadata: until the server refuses that, and never of Amazon, which would
+    /// ignore it.
+    let listsMetadata: Atomic<Bool>
     /// Whether an entity tag was seen that is the MD5 of what was sent.
     let tagsAreDigests = Atomic(false)
 
@@ -35,6 +38,7 @@ package final class S3Store: ObjectStore {
     ) throws(StoreError) {
         client = try S3Client(configuration, credentials: credentials, transport: transport)
         clearing = Self.clearing(configuration)
+        listsMetadata = Atomic(!client.endpoint.isAmazon)
     }
 
     package var capabilities: StoreCapabilities { known.withLock { $0 } }
