@@ -25,36 +25,41 @@ extension Catalog {
 
     /// Takes in one page of a folder's listing (not recursive) and adds to its summary.
     ///
-    /// What was committed or looked at since the listing began stays. A name that is both file and folder is a folder.
+    /// Returns what is under its names now, a name that is on two pages once. What was committed or looked at since the listing began stays. A name that is both file and folder is a folder.
+    @discardableResult
     package func apply(
         _ page: ListingPage,
         of folder: ObjectKey,
         _ token: CatalogToken,
         at time: Timestamp,
         summary: inout ListingSummary
-    ) throws(DatabaseError) {
-        summary = try write { entries throws(DatabaseError) in
+    ) throws(DatabaseError) -> [CatalogEntry] {
+        let (taken, added) = try write { entries throws(DatabaseError) -> ([CatalogEntry], ListingSummary) in
             try entries.check(token)
             var summary = summary
+            var taken: [CatalogEntry] = []
+            taken.reserveCapacity(page.entries.count + page.folders.count)
             for listed in page.entries {
                 if listed.key.isMarker(of: folder) {
                     summary.hasMarker = true
                     try entries.noteMarker(folder, listed, token, time)
                 } else if listed.key.isShowable(in: folder) {
-                    try entries.noteFile(listed, token, time)
+                    if let entry = try entries.noteFile(listed, token, time) { taken.append(entry) }
                 } else {
                     summary.hidden += 1
                 }
             }
             for path in page.folders {
                 if path.isShowable(in: folder) {
-                    try entries.noteFolder(path, token, time)
+                    if let entry = try entries.noteFolder(path, token, time) { taken.append(entry) }
                 } else {
                     summary.hidden += 1
                 }
             }
-            return summary
+            return (taken, summary)
         }
+        summary = added
+        return taken
     }
 
     /// Ends a listing whose every page was applied: names that it did not have are gone.
@@ -133,15 +138,16 @@ extension Entries {
         }
     }
 
+    /// Returns what is there now; nil when that is nothing, or was on an earlier page.
     fileprivate func noteFile(
         _ listed: ListingPage.Entry,
         _ token: CatalogToken,
         _ time: Timestamp
-    ) throws(DatabaseError) {
+    ) throws(DatabaseError) -> CatalogEntry? {
         let version = listed.version
         let old = try entry(listed.key)
-        if let old, old.stamp > token.stamp { return }
-        if let old, old.stamp == token.stamp, old.entry.kind == .directory { return }
+        if let old, old.stamp > token.stamp { return old.entry.kind == .absent ? nil : old.entry }
+        if let old, old.stamp == token.stamp, old.entry.kind == .directory { return nil }
         var entry = CatalogEntry(
             path: listed.key,
             kind: .file,
@@ -158,17 +164,25 @@ extension Entries {
             entry.checkedAt = time
         }
         try put(entry, stamp: token.stamp)
+        return entry
     }
 
-    fileprivate func noteFolder(_ path: ObjectKey, _ token: CatalogToken, _ time: Timestamp) throws(DatabaseError) {
+    /// Returns what is there now; nil when that is nothing, or was on an earlier page.
+    fileprivate func noteFolder(
+        _ path: ObjectKey,
+        _ token: CatalogToken,
+        _ time: Timestamp
+    ) throws(DatabaseError) -> CatalogEntry? {
         let old = try entry(path)
-        if let old, old.stamp > token.stamp { return }
+        if let old, old.stamp > token.stamp { return old.entry.kind == .absent ? nil : old.entry }
         var entry = CatalogEntry(path: path, kind: .directory, checkedAt: time)
         if let old, old.entry.kind == .directory {
             entry = old.entry
             entry.checkedAt = time
         }
         try put(entry, stamp: token.stamp)
+        let wasListedAsFile = old.map { $0.stamp == token.stamp && $0.entry.kind == .file } ?? false
+        return wasListedAsFile ? nil : entry
     }
 
     /// The folder's own marker was listed in it; metadata of another version of the marker no longer counts.

@@ -22,13 +22,51 @@ extension Catalog {
         }
     }
 
-    /// The files and folders known in a folder, by name, and whether they are all, as this very file has its listing.
+    /// Files and folders known in a folder, by name, from behind `name` (nil: from the first) on, and whether all that
+    /// there are are known, as this very file has its listing.
     package func contents(
-        of folder: ObjectKey
+        of folder: ObjectKey,
+        after name: ObjectKey?,
+        limit: Int
     ) throws(DatabaseError) -> (entries: [CatalogEntry], areAll: Bool) {
         try read { entries throws(DatabaseError) in
             let areAll = try entries.isListed(folder)
-            return (try entries.entries("WHERE f.path = ? AND e.kind <> 2 ORDER BY e.name", [.key(folder)]), areAll)
+            let found = try entries.entries(
+                "WHERE f.path = ? AND e.name > ? AND e.kind <> 2 ORDER BY e.name LIMIT ?",
+                [.key(folder), .key(name ?? .root), .integer(Int64(limit))]
+            )
+            return (found, areAll)
+        }
+    }
+
+    /// What is known of some names of a folder, in their order.
+    package func entries(_ names: [ObjectKey], in folder: ObjectKey) throws(DatabaseError) -> [CatalogEntry?] {
+        try read { entries throws(DatabaseError) in
+            var found: [CatalogEntry?] = []
+            for name in names { found.append(try entries.entry(folder.appending(name))?.entry) }
+            return found
+        }
+    }
+
+    /// How many names ``namesToDescribe(in:after:limit:)`` looks at.
+    private static let descriptionRange: Int64 = 8192
+
+    /// Names of a folder behind another whose attributes a HEAD has to tell, by name: the next of them, not all.
+    package func namesToDescribe(
+        in folder: ObjectKey,
+        after name: ObjectKey,
+        limit: Int
+    ) throws(DatabaseError) -> [ObjectKey] {
+        try read { entries throws(DatabaseError) in
+            try entries.connection.all(
+                """
+                SELECT name FROM (
+                    SELECT e.name, e.kind, e.has_metadata, e.has_marker FROM folder f JOIN entry e ON e.folder = f.id
+                    WHERE f.path = ? AND e.name > ? ORDER BY e.name LIMIT ?
+                ) WHERE has_metadata = 0 AND (kind = 0 OR (kind = 1 AND has_marker IS NOT 0)) LIMIT ?
+                """,
+                [.key(folder), .key(name), .integer(Self.descriptionRange), .integer(Int64(limit))]
+            ) { $0.key(0) }
         }
     }
 

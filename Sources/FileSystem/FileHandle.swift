@@ -33,22 +33,11 @@ package final class FileHandle: Sendable {
     }
 }
 
-/// One opendir(3): the names as they were at the last rewind.
+/// One opendir(3).
 package final class DirectoryHandle: Sendable {
-    struct Name: Sendable {
-        var name: ObjectKey
-        var type: UInt32
-        var presence: Presence
-    }
-
-    /// What was in the folder, and when that was.
-    struct Snapshot: Sendable {
-        var names: [Name]
-        var moment: Moment
-    }
-
     let inode: Inode
-    let snapshot = Lock<Snapshot?>(nil)
+    /// The names since the last rewind.
+    let stream = Lock<DirectoryStream?>(nil)
 
     init(_ inode: Inode) {
         self.inode = inode

@@ -23,7 +23,8 @@ final class Listings: Sendable {
 
     private struct State {
         var listed: [ObjectKey: Listed] = [:]
-        var running: Set<ObjectKey> = []
+        /// The folders being listed, and since when.
+        var running: [ObjectKey: Timestamp] = [:]
         var ground = ListingGround()
         /// What began before is not believed, in monotonic seconds.
         var refreshedAt = 0.0
@@ -95,9 +96,27 @@ final class Listings: Sendable {
 
     /// Runs `body` for a folder, one thread at a time; throws `interrupted` when the request is given up meanwhile.
     func once(_ folder: ObjectKey, _ body: () throws(FileError) -> Void) throws(FileError) {
-        let isMine = state.waitUnlessInterrupted { $0.running.insert(folder).inserted ? true : nil }
+        let isMine = state.waitUnlessInterrupted { Self.begin(folder, .now(), &$0) ? true : nil }
         guard isMine != nil else { throw .interrupted }
-        defer { state.update { _ = $0.running.remove(folder) } }
+        defer { end(folder) }
         try body()
     }
+
+    /// Notes that a folder is being listed until ``end(_:)``; false when it is already.
+    func begin(_ folder: ObjectKey, at time: Timestamp) -> Bool {
+        state.inspect { Self.begin(folder, time, &$0) }
+    }
+
+    private static func begin(_ folder: ObjectKey, _ time: Timestamp, _ state: inout State) -> Bool {
+        guard state.running[folder] == nil else { return false }
+        state.running[folder] = time
+        return true
+    }
+
+    func end(_ folder: ObjectKey) {
+        state.update { _ = $0.running.removeValue(forKey: folder) }
+    }
+
+    /// Since when a folder is being listed; nil when it is not.
+    func isRunning(since folder: ObjectKey) -> Timestamp? { state.inspect { $0.running[folder] } }
 }

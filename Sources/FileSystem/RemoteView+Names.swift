@@ -12,6 +12,7 @@ extension RemoteView {
     /// asking for the name alone.
     func freshen(_ name: ObjectKey, in folder: ObjectKey) throws(FileError) {
         let path = folder.appending(name)
+        if try isSeen(path, in: folder) { return }
         if listings.isUnlistable(folder, age: options.metadataAge) { return try askFor(path) }
         do throws(FileError) {
             try freshen(folder)
@@ -20,6 +21,13 @@ extension RemoteView {
             listings.noteUnlistable(folder, at: monotonicSeconds())
             try askFor(path)
         }
+    }
+
+    /// Whether a listing that is under way had this name already: nobody needs to wait for its end.
+    private func isSeen(_ path: ObjectKey, in folder: ObjectKey) throws(FileError) -> Bool {
+        guard let time = listings.isRunning(since: folder) else { return false }
+        guard let entry = try translating({ try catalog.entry(path) }) else { return false }
+        return entry.kind != .absent && entry.checkedAt >= time
     }
 
     /// Asks whether there is a file or folder by this path, unless that was told a short time ago.

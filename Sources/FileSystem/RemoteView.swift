@@ -28,7 +28,7 @@ final class RemoteView: Sendable {
     let listings = Listings()
     /// Paths whose attributes are being asked for, so that each is asked for once.
     private let inquiries = Monitor<Set<ObjectKey>>([])
-    private let prefetcher: Prefetcher
+    let prefetcher: Prefetcher
     private let answers: AnswerKeeper
 
     init(
@@ -41,7 +41,9 @@ final class RemoteView: Sendable {
         self.remote = remote
         self.catalog = catalog
         self.options = options
-        prefetcher = Prefetcher()
+        prefetcher = Prefetcher { folder, name, limit in
+            (try? catalog.namesToDescribe(in: folder, after: name, limit: limit)) ?? []
+        }
         answers = AnswerKeeper(catalog: catalog)
     }
 
@@ -69,9 +71,13 @@ final class RemoteView: Sendable {
         path.isRoot ? (try entry(path), false) : try catalog.look(at: path)
     }
 
-    /// The names known in a folder, and whether they are all.
-    func contents(of folder: ObjectKey) throws -> (entries: [CatalogEntry], areAll: Bool) {
-        try catalog.contents(of: folder)
+    /// Some names known in a folder, by name, and whether all that it has are known.
+    func contents(
+        of folder: ObjectKey,
+        after name: ObjectKey?,
+        limit: Int
+    ) throws(DatabaseError) -> (entries: [CatalogEntry], areAll: Bool) {
+        try catalog.contents(of: folder, after: name, limit: limit)
     }
 
     /// The attributes of an entry with what is missing filled in; nil when a HEAD has to tell them first.
@@ -128,7 +134,7 @@ final class RemoteView: Sendable {
 
     /// Whether a folder that is only implied by its names may lose its last one soon: exact for small folders.
     func mayBecomeEmpty(_ folder: ObjectKey) throws -> Bool {
-        try catalog.children(of: folder).count <= 1
+        try catalog.contents(of: folder, after: nil, limit: 2).entries.count <= 1
     }
 
     func statistics(directory: String) -> FileSystemStatistics {
@@ -136,11 +142,6 @@ final class RemoteView: Sendable {
         guard statvfs(directory, &status) == 0 else { return FileSystemStatistics(totalBytes: 0, freeBytes: 0) }
         let unit = Int64(status.f_frsize)
         return FileSystemStatistics(totalBytes: Int64(status.f_blocks) * unit, freeBytes: Int64(status.f_bavail) * unit)
-    }
-
-    /// A state of what is known, to be compared with another.
-    func change() throws(DatabaseError) -> CatalogChange {
-        try catalog.changeCounter()
     }
 
     // MARK: With the network
@@ -152,28 +153,6 @@ final class RemoteView: Sendable {
 
     /// Has a folder listed again before its names are believed.
     func distrust(_ folder: ObjectKey) { listings.forget(folder) }
-
-    /// Lists a folder again unless its listing is young enough.
-    func freshen(_ folder: ObjectKey) throws(FileError) {
-        let age = options.metadataAge
-        let isShared = followCatalog()
-        guard !listings.isFresh(folder, age: age) else { return }
-        try listings.once(folder) { () throws(FileError) in
-            if listings.isFresh(folder, age: age) { return }
-            let known = try translating { try catalog.folderState(folder) }
-            if let known, isShared, !listings.isKnown(folder), isRecent(known.listedAt, age) {
-                return listings.note(folder, at: monotonicSeconds(), cost: 0)
-            }
-            do throws(FileError) {
-                try listTwice(folder)
-            } catch {
-                guard known != nil, !error.isInterrupted else { throw error }
-                Log.info("mount", "showing \(folder) as it was: \(error)")
-                // Do not ask again for every name of the folder.
-                listings.note(folder, at: monotonicSeconds() - age + min(2, age), cost: 0, isStale: true)
-            }
-        }
-    }
 
     func isRecent(_ time: Timestamp, _ age: Double) -> Bool {
         let now = Timestamp.now()
@@ -189,40 +168,6 @@ final class RemoteView: Sendable {
         } catch {
             Log.info("mount", "\(error)")
         }
-    }
-
-    /// Lists once more when the catalog's file was deleted in between.
-    private func listTwice(_ folder: ObjectKey) throws(FileError) {
-        let epoch = catalog.epoch
-        do throws(FileError) {
-            try list(folder)
-        } catch {
-            guard catalog.epoch != epoch else { throw error }
-            try list(folder)
-        }
-    }
-
-    func list(_ folder: ObjectKey) throws(FileError) {
-        let began = monotonicSeconds()
-        let time = Timestamp.now()
-        try translating {
-            let token = try catalog.beginListing()
-            var summary = ListingSummary()
-            var continuation: String?
-            var progress = ListingProgress()
-            repeat {
-                let page = try remote.call { store throws(StoreError) in
-                    try store.list(folder, recursive: false, continuation: continuation)
-                }
-                try catalog.apply(page, of: folder, token, at: time, summary: &summary)
-                guard progress.leadsOn(page) else {
-                    throw StoreError(.protocolViolation, "the listing of \(folder) does not go on")
-                }
-                continuation = page.next
-            } while continuation != nil
-            try catalog.finishListing(of: folder, token, summary, at: time)
-        }
-        listings.note(folder, at: began, cost: monotonicSeconds() - began)
     }
 
     /// Asks for what a listing does not tell: mode, owner, time, and whether it is a symbolic link.
@@ -280,10 +225,5 @@ final class RemoteView: Sendable {
             if error.cause == .notFound { return nil }
             throw FileError(error)
         }
-    }
-
-    /// Names that were just listed and will need a HEAD each when they are looked at.
-    func expectLookups(of names: [ObjectKey], in folder: ObjectKey) {
-        prefetcher.expect(names, in: folder)
     }
 }

@@ -20,6 +20,10 @@ final class MemoryStore: ObjectStore {
         var isUnreachable = false
         var heads = 0
         var listings = 0
+        /// How many entries a page of a listing has at most.
+        var pageSize = Int.max
+        /// How many pages the remote has yet to give before it keeps its callers waiting; nil: no such bound.
+        var pagesLeft: Int?
         var fetched: Int64 = 0
     }
 
@@ -40,6 +44,9 @@ final class MemoryStore: ObjectStore {
     func remove(_ key: String) {
         state.update { _ = $0.objects.removeValue(forKey: ObjectKey(key)) }
     }
+
+    /// Lets some more pages of listings through.
+    func givePages(_ count: Int?) { state.update { $0.pagesLeft = count } }
 
     func setUnreachable(_ isUnreachable: Bool) {
         state.update { $0.isUnreachable = isUnreachable }
@@ -65,12 +72,23 @@ final class MemoryStore: ObjectStore {
     }
 
     func list(_ folder: ObjectKey, recursive: Bool, continuation: String?) throws(StoreError) -> ListingPage {
-        try reached { state in
+        _ = state.wait { state -> Bool? in
+            if state.pagesLeft == 0, !state.isUnreachable { return nil }
+            state.pagesLeft = state.pagesLeft.map { max(0, $0 - 1) }
+            return true
+        }
+        return try reached { state in
             state.listings += 1
+            let after = continuation.map { ObjectKey($0) }
             var page = ListingPage(entries: [], folders: [], next: nil)
             let start = folder.isRoot ? 0 : folder.bytes.count + 1
             for (key, object) in state.objects.sorted(by: { $0.key < $1.key }) {
                 guard key.bytes.count >= start, key.isInside(folder), key != folder else { continue }
+                if let after, key <= after { continue }
+                if page.entries.count + page.folders.count == state.pageSize {
+                    page.next = page.entries.last?.key.string
+                    return page
+                }
                 let rest = key.bytes[start...]
                 if !recursive, let slash = rest.firstIndex(of: UInt8(ascii: "/")) {
                     let name = ObjectKey(bytes: Array(key.bytes[..<slash]))
