@@ -13,7 +13,9 @@ import subprocess
 import sys
 import time
 
-from subjects import (
+sys.path.append(os.path.join(os.path.dirname(__file__), "../../Tests/EndToEnd"))
+from harness.generated_bucket import GeneratedBucket  # noqa: E402
+from subjects import (  # noqa: E402
     MIB, Disk, Moorage, Passthrough, Proxy, Rclone, S3fs, Server, cpu_seconds, drop_caches, peak_memory, read_through,
     run, timed,
 )
@@ -23,6 +25,7 @@ BIG = max(8, round(1024 * SCALE)) * MIB
 STREAMS = 64
 STREAM = max(1, round(32 * SCALE)) * MIB
 ENTRIES = max(10, round(100_000 * SCALE))
+FOLDERS, OBJECTS = 100, max(10, round(10_000 * SCALE))
 RANDOM_READS = max(16, round(200 * SCALE))
 SHAPES = [(latency, rate) for latency in (20, 100) for rate in (500, 1000)]
 
@@ -230,6 +233,27 @@ class Bench:
             finally:
                 subject.stop()
 
+        subject = self.fresh(Moorage, self.server)
+        self.figures.add("list", "moorage list", timed(lambda: subject.run(
+            "list", "s3://bench/many", "-o", f"endpoint={subject.url}")))
+
+    def a_million(self):
+        """A bucket of a million objects, whose listings are made up, in a hundred folders."""
+        bucket = GeneratedBucket(FOLDERS, OBJECTS)
+        subject = self.fresh(Moorage, bucket, bucket="bucket")
+        self.figures.add("million mount", subject.name, timed(subject.start))
+        try:
+            found = []
+            self.figures.add("million find", subject.name, timed(lambda: found.append(run(
+                ["sh", "-c", 'find "$1" -type f | wc -l', "sh", subject.point]).stdout)))
+            if int(found[0]) != FOLDERS * OBJECTS:
+                raise RuntimeError(f"find counted {found[0].strip()} of {FOLDERS * OBJECTS}")
+            self.figures.add("million memory", subject.name, peak_memory(subject.pid()))
+            self.figures.add("million catalog", subject.name, subject.catalog_bytes() / FOLDERS / OBJECTS)
+        finally:
+            subject.stop()
+            bucket.stop()
+
     def memory(self):
         for kind in (Moorage, Rclone):
             subject = self.fresh(kind, self.server)
@@ -243,7 +267,8 @@ class Bench:
                 subject.stop()
 
     GROUPS = {
-        "cold": cold, "shaped": shaped, "random": at_random, "warm": warm, "list": folders_of_many, "memory": memory,
+        "cold": cold, "shaped": shaped, "random": at_random, "warm": warm, "list": folders_of_many, "million": a_million,
+        "memory": memory,
     }
 
     def measure(self, rounds, groups):
@@ -269,12 +294,16 @@ ROWS = [
     ("warm", "warm from the disk after remount, seconds", "passthrough_ll", False, 1 / 0.9),
     ("again", "again from memory, seconds", "local disk", False, 1.05),
     ("small reads", "4 KiB warm, 4 threads, thousand a second", "passthrough_ll", True, 0.8),
-    ("list", "ls -l of 100,000, cold, seconds", "rclone mount", False, None),
+    ("list", "ls -l of 100,000, cold, seconds", "moorage list", False, 1.3),
     ("list warm", "the same warm", "local disk", False, 2),
+    ("million mount", "mounting a million objects, seconds", 1, False, 1),
+    ("million find", "find through them, seconds", None, False, None),
+    ("million memory", "memory after it, MiB", 512, False, 1),
+    ("million catalog", "bytes of the catalog an object", 400, False, 1),
     ("memory of one stream", "memory of one stream, MiB", 128, False, 1),
     ("memory of 64 streams", "memory of 64 streams, MiB", 512, False, 1),
 ]
-COLUMNS = ["Moorage", "rclone mount", "s3fs", "curl", "passthrough_ll", "local disk"]
+COLUMNS = ["Moorage", "rclone mount", "s3fs", "curl", "moorage list", "passthrough_ll", "local disk"]
 
 
 def report(figures):
@@ -293,7 +322,7 @@ def report(figures):
             missed.append(title)
             goal += " missed"
         shown = f"{ratio:.2f}" if ratio is not None else ""
-        print(f"| {title} | {' | '.join(text)} | {other} | {shown} | {goal} |")
+        print(f"| {title} | {' | '.join(text)} | {other or ''} | {shown} | {goal} |")
     print()
     print("missed: " + "; ".join(missed) if missed else "every goal is reached")
 

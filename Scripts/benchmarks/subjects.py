@@ -4,6 +4,7 @@
 """What is measured: the server, Moorage, its peers and the limits, each as something that can be started and stopped."""
 
 import contextlib
+import glob
 import json
 import os
 import signal
@@ -109,9 +110,10 @@ class Server:
 class Moorage:
     name = "Moorage"
 
-    def __init__(self, arguments, server, folder, url=None):
+    def __init__(self, arguments, server, folder, url=None, bucket="bench"):
         self.binary = arguments.binary
         self.url = url or server.url
+        self.bucket = bucket
         self.folder = folder
         self.point = os.path.join(folder, "mnt")
         os.makedirs(self.point)
@@ -122,13 +124,17 @@ class Moorage:
         }
 
     def start(self):
-        self.run("mount", "s3://bench", self.point, "-o", f"endpoint={self.url},quiet_period=0")
+        self.run("mount", f"s3://{self.bucket}", self.point, "-o", f"endpoint={self.url},quiet_period=0")
 
     def run(self, *words):
         return run([self.binary, *words], env=self.environment)
 
     def pid(self):
         return serving(self.point)
+
+    def catalog_bytes(self):
+        files = glob.glob(os.path.join(self.folder, "cache", "volumes", "*", "catalog.sqlite*"))
+        return sum(os.path.getsize(path) for path in files)
 
     def stop(self):
         self.run("flush")

@@ -17,16 +17,16 @@ package struct EntityTag: Hashable, Sendable, CustomStringConvertible {
     ///
     /// Returns nil for an empty tag and for characters outside the RFC's `etagc`.
     package init?(fieldValue: String) {
-        var text = Substring(fieldValue)
-        while let first = text.utf8.first, first == 0x20 || first == 0x09 { text.removeFirst() }
-        while let last = text.utf8.last, last == 0x20 || last == 0x09 { text.removeLast() }
-        let weak = text.hasPrefix("W/")
+        // By bytes: a listing has a thousand of them.
+        let quote = UInt8(ascii: "\"")
+        var text = Array(fieldValue.utf8)[...]
+        while let first = text.first, first == 0x20 || first == 0x09 { text.removeFirst() }
+        while let last = text.last, last == 0x20 || last == 0x09 { text.removeLast() }
+        let weak = text.starts(with: [UInt8(ascii: "W"), UInt8(ascii: "/")])
         if weak { text.removeFirst(2) }
-        if text.utf8.count >= 2, text.hasPrefix("\""), text.hasSuffix("\"") {
-            text = text.dropFirst().dropLast()
-        }
-        guard !text.isEmpty, text.utf8.allSatisfy({ $0 == 0x21 || ($0 >= 0x23 && $0 != 0x7F) }) else { return nil }
-        self.init(opaque: String(text), isWeak: weak)
+        if text.count >= 2, text.first == quote, text.last == quote { text = text.dropFirst().dropLast() }
+        guard !text.isEmpty, text.allSatisfy({ $0 == 0x21 || ($0 >= 0x23 && $0 != 0x7F) }) else { return nil }
+        self.init(opaque: String(decoding: text, as: UTF8.self), isWeak: weak)
     }
 
     /// The tag as it stands in a header field, quoted.

@@ -36,6 +36,7 @@ extension Catalog {
     ) throws(DatabaseError) -> [CatalogEntry] {
         let (taken, added) = try write { entries throws(DatabaseError) -> ([CatalogEntry], ListingSummary) in
             try entries.check(token)
+            let id = try entries.folder(folder)
             var summary = summary
             var taken: [CatalogEntry] = []
             taken.reserveCapacity(page.entries.count + page.folders.count)
@@ -44,14 +45,14 @@ extension Catalog {
                     summary.hasMarker = true
                     try entries.noteMarker(folder, listed, token, time)
                 } else if listed.key.isShowable(in: folder) {
-                    if let entry = try entries.noteFile(listed, token, time) { taken.append(entry) }
+                    if let entry = try entries.noteFile(listed, in: folder, id, token, time) { taken.append(entry) }
                 } else {
                     summary.hidden += 1
                 }
             }
             for path in page.folders {
                 if path.isShowable(in: folder) {
-                    if let entry = try entries.noteFolder(path, token, time) { taken.append(entry) }
+                    if let entry = try entries.noteFolder(path, in: folder, id, token, time) { taken.append(entry) }
                 } else {
                     summary.hidden += 1
                 }
@@ -141,11 +142,13 @@ extension Entries {
     /// Returns what is there now; nil when that is nothing, or was on an earlier page.
     fileprivate func noteFile(
         _ listed: ListingPage.Entry,
+        in folder: ObjectKey,
+        _ id: Int64,
         _ token: CatalogToken,
         _ time: Timestamp
     ) throws(DatabaseError) -> CatalogEntry? {
         let version = listed.version
-        let old = try entry(listed.key)
+        let old = try entry(listed.key.name, in: folder, id)
         if let old, old.stamp > token.stamp { return old.entry.kind == .absent ? nil : old.entry }
         if let old, old.stamp == token.stamp, old.entry.kind == .directory { return nil }
         var entry = CatalogEntry(
@@ -163,24 +166,26 @@ extension Entries {
             entry.metadata = listed.metadata ?? entry.metadata
             entry.checkedAt = time
         }
-        try put(entry, stamp: token.stamp)
+        try put(entry, stamp: token.stamp, in: id)
         return entry
     }
 
     /// Returns what is there now; nil when that is nothing, or was on an earlier page.
     fileprivate func noteFolder(
         _ path: ObjectKey,
+        in folder: ObjectKey,
+        _ id: Int64,
         _ token: CatalogToken,
         _ time: Timestamp
     ) throws(DatabaseError) -> CatalogEntry? {
-        let old = try entry(path)
+        let old = try entry(path.name, in: folder, id)
         if let old, old.stamp > token.stamp { return old.entry.kind == .absent ? nil : old.entry }
         var entry = CatalogEntry(path: path, kind: .directory, checkedAt: time)
         if let old, old.entry.kind == .directory {
             entry = old.entry
             entry.checkedAt = time
         }
-        try put(entry, stamp: token.stamp)
+        try put(entry, stamp: token.stamp, in: id)
         let wasListedAsFile = old.map { $0.stamp == token.stamp && $0.entry.kind == .file } ?? false
         return wasListedAsFile ? nil : entry
     }

@@ -25,6 +25,16 @@ struct Entries {
         return try connection.first(sql, [.key(path.parent), .key(path.name)]) { Self.decode($0) }
     }
 
+    /// The entry of a name in a folder whose number is known.
+    func entry(_ name: ObjectKey, in folder: ObjectKey, _ id: Int64) throws(DatabaseError) -> Stamped? {
+        let sql = """
+            SELECT ?, e.name, e.kind, e.tag, e.size, e.changed, e.has_metadata, e.mode, e.uid, e.gid, e.modified,
+                e.target, e.has_marker, e.checked_at, e.generation, e.stamp, e.earlier
+            FROM entry e WHERE e.folder = ? AND e.name = ?
+            """
+        return try connection.first(sql, [.key(folder), .integer(id), .key(name)]) { Self.decode($0) }
+    }
+
     func entries(_ condition: String, _ values: [Value]) throws(DatabaseError) -> [CatalogEntry] {
         try connection.all(Self.select + condition, values) { Self.decode($0).entry }
     }
@@ -35,11 +45,16 @@ struct Entries {
     }
 
     func put(_ entry: CatalogEntry, stamp: Int64) throws(DatabaseError) {
+        try put(entry, stamp: stamp, in: try folder(entry.path.parent))
+    }
+
+    /// The same for a folder whose number is known.
+    func put(_ entry: CatalogEntry, stamp: Int64, in folder: Int64) throws(DatabaseError) {
         let metadata = entry.metadata
         try connection.run(
             "INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
-                .integer(try folder(entry.path.parent)), .key(entry.path.name), .integer(entry.kind.rawValue),
+                .integer(folder), .key(entry.path.name), .integer(entry.kind.rawValue),
                 Self.tag(entry.version?.entityTag), .integer(entry.version?.size), .time(entry.version?.lastModified),
                 .integer(metadata != nil), .integer(metadata?.mode.map { Int64($0) }),
                 .integer(metadata?.uid.map { Int64($0) }), .integer(metadata?.gid.map { Int64($0) }),

@@ -54,8 +54,8 @@ package enum CommandLineTool {
     /// Every command, in the order of help.
     static let commands: [CommandDefinition] = [
         MountCommand.definition, UnmountCommand.definition, StatusCommand.definition, UploadsCommand.definition,
-        FlushCommand.definition, ServeCommand.definition, PolicyCommand.definition, CacheCommand.definition,
-        DoctorCommand.definition, FlusherCommand.definition, DocumentationCommand.definition,
+        FlushCommand.definition, ServeCommand.definition, ListCommand.definition, PolicyCommand.definition,
+        CacheCommand.definition, DoctorCommand.definition, FlusherCommand.definition, DocumentationCommand.definition,
     ]
 
     private static func run(_ arguments: [String]) throws(CommandFailure) -> Int32 {

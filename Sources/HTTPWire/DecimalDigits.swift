@@ -5,6 +5,7 @@
 ///
 /// `Int64("+5")` and other forms Swift accepts are refused: two readers that
 /// disagree about a length are how requests get smuggled.
+@inlinable
 package func decimalNumber(_ text: some Collection<UInt8>) -> Int64? {
     guard !text.isEmpty, text.count <= 18 else { return nil }
     var value: Int64 = 0

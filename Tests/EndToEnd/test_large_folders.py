@@ -2,8 +2,15 @@
 # Copyright the Moorage authors
 """Folders of many files: what they cost, and that nothing of them is wrong."""
 
+import glob
 import os
 import stat
+
+import pytest
+
+from harness.generated_bucket import GeneratedBucket
+from harness.processes import run
+from harness.settings import scaled
 
 
 def put(client, key, body=b"", **metadata):
@@ -37,3 +44,50 @@ def test_attributes_come_with_the_listing(server, client, make_instance):
         assert found[f"f{index:04}"] == expected
     assert stat.S_ISLNK(found["link"][0]) and os.readlink(mount / "many/link") == "f0001"
     assert found["plain"][:2] == (stat.S_IFREG | 0o644, os.getuid())
+
+
+def count_names(path):
+    """What `find` counts, which looks at no file."""
+    return int(run(["sh", "-c", 'find "$1" -type f | wc -l', "sh", path], timeout=300).stdout)
+
+
+def resident(pid):
+    """The memory of a process without the pages of files, in bytes, now."""
+    with open(f"/proc/{pid}/status") as file:
+        return int(next(line for line in file if line.startswith("RssAnon:")).split()[1]) * 1024
+
+
+@pytest.mark.limit(300)
+def test_a_bucket_of_many_objects_takes_little(make_instance, stack):
+    """The catalog stays under 400 bytes an object, and the memory does not grow with the folder."""
+    count = scaled(60_000)
+    bucket = GeneratedBucket(1, count)
+    stack.callback(bucket.stop)
+    instance = make_instance(bucket.url)
+    mount = instance.mount("s3://bucket")
+    assert bucket.requests["GET"] <= 3
+    before = resident(mount.pid)
+    for _ in range(2):
+        assert count_names(mount.path) == count
+    assert resident(mount.pid) - before < (32 << 20) + count * 100
+    pattern = os.path.join(instance.directory("cache"), "volumes", "*", "catalog.sqlite*")
+    assert sum(os.path.getsize(path) for path in glob.glob(pattern)) < count * 400
+    # The folder has no marker, of which one HEAD tells; nothing is asked for the files.
+    assert bucket.requests["HEAD"] <= 2
+
+
+def test_a_remote_is_listed_without_mounting_it(server, client, make_instance, stack):
+    instance = make_instance(server.url)
+    for key in ["a", "d/x", "d/e/y z", "é"]:
+        put(client, key, b"12")
+    lines = [line.split(" ", 2) for line in instance.run("list", "s3://bucket", "-o", f"endpoint={server.url}").stdout.splitlines()]
+    assert [(size, key) for size, _, key in lines] == [("2", "a"), ("2", "é"), ("-", "d/")]
+    assert all(time.startswith("20") and time.endswith("Z") for size, time, _ in lines if size != "-")
+    below = instance.run("list", "s3://bucket/d", "--recursive", "-o", f"endpoint={server.url}").stdout
+    assert [line.split(" ", 2)[2] for line in below.splitlines()] == ["e/y z", "x"]
+    missing = instance.run("list", "s3://nosuchbucket", "-o", f"endpoint={server.url}", check=False)
+    assert missing.returncode == 1 and missing.stderr.startswith("moorage: list: s3://nosuchbucket: ")
+    bucket = GeneratedBucket(1, 2500)
+    stack.callback(bucket.stop)
+    listed = instance.run("list", "s3://bucket/d00000", "-o", f"endpoint={bucket.url}").stdout.splitlines()
+    assert len(listed) == 2500 and listed[-1].endswith(" object-00002499")

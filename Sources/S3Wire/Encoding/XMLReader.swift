@@ -49,7 +49,7 @@ package enum XMLReader {
             parser,
             { context, name, _ in
                 guard let name else { return }
-                TreeBuilder.of(context)?.open(String(cString: name))
+                TreeBuilder.of(context)?.open(name)
             },
             { context, _ in TreeBuilder.of(context)?.close() }
         )
@@ -87,12 +87,21 @@ private final class TreeBuilder {
         context.map { Unmanaged<TreeBuilder>.fromOpaque($0).takeUnretainedValue() }
     }
 
-    func open(_ qualified: String) {
+    func open(_ qualified: UnsafePointer<CChar>) {
         count += 1
         if stack.count >= limits.depth { return fail("XML nested deeper than \(limits.depth)") }
         if count > limits.elements { return fail("more than \(limits.elements) XML elements") }
-        let name = qualified.lastIndex(of: ":").map { String(qualified[qualified.index(after: $0)...]) } ?? qualified
-        stack.append(Open(name: name))
+        stack.append(Open(name: Self.localName(qualified)))
+    }
+
+    /// The name behind the last colon.
+    private static func localName(_ qualified: UnsafePointer<CChar>) -> String {
+        var (start, end) = (qualified, qualified)
+        while end.pointee != 0 {
+            if end.pointee == CChar(0x3A) { start = end + 1 }
+            end += 1
+        }
+        return String(cString: start)
     }
 
     func append(_ text: UnsafeRawBufferPointer) {
