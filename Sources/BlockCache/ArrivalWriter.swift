@@ -33,9 +33,17 @@ final class ArrivalWriter: Sendable {
 
     private let state = Monitor(State())
 
-    /// Starts the thread, which runs until ``stop()``.
-    init() throws(SystemError) {
-        try Thread.detached(name: "store") { [self] in run() }
+    /// Starts the thread, which runs until ``stop()``; without one, callers do their jobs themselves.
+    init(startsThread: Bool) {
+        do throws(SystemError) {
+            if startsThread {
+                try Thread.detached(name: "store") { [self] in run() }
+                return
+            }
+        } catch {
+            Log.warning("cache", "no thread to store what arrives: \(error)")
+        }
+        state.update { $0.hasStopped = true }
     }
 
     /// A buffer to fill; waits for one while the disk is far behind.

@@ -20,6 +20,12 @@ extension BlockCache {
     /// To be called every few seconds by the process that reads, and after adopting.
     package func maintain() {
         let free = (try? Files.freeSpace(at: options.directory)) ?? .max
+        if source != nil, shared.condition.isDueForTrial() { tryDisk() }
+        defer {
+            let left = free < options.minimumFree ? (try? Files.freeSpace(at: options.directory)) ?? .max : free
+            shared.condition.measured(free: left, minimumFree: options.minimumFree)
+            shared.condition.tell()
+        }
         let now = monotonicSeconds()
         let open = registry.withLock { $0.objects.values.map { $0.object } }
         added(open.reduce(0) { $0 + $1.takeUnmeasured() })
@@ -43,6 +49,22 @@ extension BlockCache {
         let removed = remove(files, bytes: .max)
         record(files.reduce(0) { $0 + $1.bytes } - removed)
         return removed
+    }
+
+    /// Finds out whether a disk that failed takes bytes again, and gives them back.
+    private func tryDisk() {
+        let path = "\(options.directory)/trial.\(Randomness.hexadecimal(bytes: 6))"
+        defer { try? Files.removeIfPresent(path) }
+        do {
+            try Files.makeDirectories(options.directory)
+            let file = try FileDescriptor.open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW)
+            var bytes = [UInt8](repeating: 0x5A, count: 256 << 10)
+            try file.write(bytes)
+            guard try bytes.withUnsafeMutableBytes({ try file.read(into: $0, at: 0) }) == bytes.count else { return }
+            shared.condition.stored()
+        } catch {
+            shared.condition.failed(error as? SystemError ?? SystemError.make(EIO, "write", path))
+        }
     }
 
     private func trim(free: Int64) {

@@ -28,20 +28,32 @@ package final class BlockCache: Sendable {
         /// The space to leave free on the disk, in bytes.
         package var minimumFree: Int64
         package var readahead: ReadPlanner.Limits
+        /// Where to tell other processes how the cache is; nil to keep it to oneself.
+        package var note: String?
 
         package init(
             directory: String,
             blockSize: Int64 = 32 << 10,
             capacity: Int64 = 10 << 30,
             minimumFree: Int64 = 512 << 20,
-            readahead: ReadPlanner.Limits = ReadPlanner.Limits()
+            readahead: ReadPlanner.Limits = ReadPlanner.Limits(),
+            note: String? = nil
         ) {
             self.directory = directory
             self.blockSize = blockSize
             self.capacity = capacity
             self.minimumFree = minimumFree
             self.readahead = readahead
+            self.note = note
         }
+    }
+
+    /// What all objects of a cache have in common.
+    struct Shared: Sendable {
+        let budget = FetchBudget(limit: 24)
+        let buffers = BlockBuffers()
+        let writer: ArrivalWriter
+        let condition: CacheCondition
     }
 
     struct Registration {
@@ -60,9 +72,8 @@ package final class BlockCache: Sendable {
 
     package let options: Options
     let registry = Lock(Registry())
-    private let source: (any RangeSource)?
-    private let budget = FetchBudget(limit: 24)
-    private let writer: ArrivalWriter?
+    let source: (any RangeSource)?
+    let shared: Shared
     private let readers = ActiveReaders()
     /// The most that all readers together may have ahead of them, in bytes.
     private static let readaheadBudget: Int64 = 128 << 20
@@ -70,26 +81,52 @@ package final class BlockCache: Sendable {
     private static let maximumIdle = 256
 
     /// Opens the cache; without a `source` it can only adopt, measure and trim.
-    package init(options: Options, source: (any RangeSource)?) throws(SystemError) {
+    ///
+    /// A folder that cannot be made or used is no error: reads go past the cache then.
+    package init(options: Options, source: (any RangeSource)?) {
         self.options = options
         self.source = source
-        try Files.makeDirectories(options.directory)
-        writer = try source.map { _ throws(SystemError) in try ArrivalWriter() }
+        shared = Shared(
+            writer: ArrivalWriter(startsThread: source != nil),
+            condition: CacheCondition(note: options.note)
+        )
+        do throws(SystemError) {
+            try Files.makeDirectories(options.directory)
+        } catch {
+            shared.condition.failed(error)
+        }
     }
 
     deinit {
-        writer?.stop()
+        shared.writer.stop()
     }
+
+    /// Tells other processes the last of the counts.
+    package func close() { shared.condition.tell() }
+
+    /// How it goes with keeping what is read.
+    package var health: CacheHealth { shared.condition.current }
 
     /// A reader of one object version; the object stays in the cache while the reader lives.
     package func reader(of key: ObjectKey, version: ObjectVersion) -> CacheReader {
-        guard let source, let writer else { preconditionFailure("a cache without a source cannot read") }
-        do {
-            let object = try pin(key, version, source, writer)
-            return CacheReader(key: key, version: version, object: object, cache: self, source: source)
+        guard let source else { preconditionFailure("a cache without a source cannot read") }
+        return CacheReader(
+            key: key,
+            version: version,
+            object: object(of: key, version: version),
+            cache: self,
+            source: source
+        )
+    }
+
+    /// The cached object, in use until ``unpin(_:)``; nil when the disk does not let us.
+    func object(of key: ObjectKey, version: ObjectVersion) -> CachedObject? {
+        guard let source else { return nil }
+        do throws(SystemError) {
+            return try pin(key, version, source)
         } catch {
-            Log.warning("cache", "cannot use the cache for \(key): \(error); reading without it")
-            return CacheReader(key: key, version: version, object: nil, cache: self, source: source)
+            shared.condition.failed(error)
+            return nil
         }
     }
 
@@ -125,8 +162,7 @@ package final class BlockCache: Sendable {
     private func pin(
         _ key: ObjectKey,
         _ version: ObjectVersion,
-        _ source: any RangeSource,
-        _ writer: ArrivalWriter
+        _ source: any RangeSource
     ) throws(SystemError) -> CachedObject {
         let name = Self.name(key, version)
         if let object = pinExisting(name, key, version) { return object }
@@ -143,8 +179,7 @@ package final class BlockCache: Sendable {
             name: name,
             file: file,
             source: source,
-            budget: budget,
-            writer: writer
+            shared: shared
         )
         return registry.withLock { registry in
             // Another thread may have opened it meanwhile; one object must own the file's state.
@@ -161,6 +196,11 @@ package final class BlockCache: Sendable {
         registry.withLock { registry in
             guard let found = registry.objects[name], found.object.key == key, found.object.version.isSame(as: version)
             else { return nil }
+            // A file without a name keeps nothing for the next start: who comes anew begins another.
+            if found.pins == 0, FileStamp(found.object.file.descriptor.raw)?.links == 0 {
+                registry.objects[name] = nil
+                return nil
+            }
             registry.objects[name]?.pins += 1
             return found.object
         }

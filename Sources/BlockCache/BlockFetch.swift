@@ -11,7 +11,7 @@ internal import Synchronization
 /// One ranged read on its way into an object's cache file.
 ///
 /// The transfer thread gathers what arrives in one go, and an ``ArrivalWriter``
-/// puts it into the file; readers are answered as soon as their bytes have landed.
+/// puts it into the file; readers are answered as soon as their blocks have landed.
 final class BlockFetch: RangeSink, @unchecked Sendable {
     /// What all threads see; guarded by the object's monitor.
     struct Progress {
@@ -23,8 +23,6 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
         var result: Result<Void, StoreError>?
         /// The disk refused the bytes.
         var diskFailed = false
-        /// The bytes in the file may not be those that arrived: others take the fetch's place.
-        var isDropped = false
         /// The next fetch need not wait for the little that is still to come.
         var isEnding = false
     }
@@ -60,6 +58,13 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
 
     /// The bytes this fetch still answers for.
     var owned: ByteRange { ByteRange(range.lower, max(range.lower, progress.limit)) }
+
+    /// The part of ``owned`` whose blocks are still to come.
+    func remaining(_ geometry: BlockGeometry) -> ByteRange {
+        let end = owned.upper
+        guard progress.position < end else { return ByteRange(end, end) }
+        return ByteRange(max(range.lower, progress.position / geometry.blockSize * geometry.blockSize), end)
+    }
 
     // MARK: The transfer thread
 

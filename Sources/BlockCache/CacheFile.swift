@@ -18,16 +18,24 @@ package import Platform
 package struct CacheFile: ~Copyable, Sendable {
     package let descriptor: FileDescriptor
     package let geometry: BlockGeometry
+    /// False in a cache folder that this user, or nobody, can write to.
+    package let isWritable: Bool
     private let firstSlot: Int64
 
     private static let magic: [UInt8] = Array("MOORBLK1".utf8)
     private static let slotSize = 16
     private static let guardSeed: UInt64 = 0x4D6F_6F72_6167_6531
 
-    private init(_ descriptor: consuming FileDescriptor, _ geometry: BlockGeometry, firstSlot: Int64) {
+    private init(
+        _ descriptor: consuming FileDescriptor,
+        _ geometry: BlockGeometry,
+        firstSlot: Int64,
+        isWritable: Bool = true
+    ) {
         self.descriptor = descriptor
         self.geometry = geometry
         self.firstSlot = firstSlot
+        self.isWritable = isWritable
     }
 
     /// Opens the file at `path` when it belongs to this object, else creates it anew.
@@ -41,8 +49,15 @@ package struct CacheFile: ~Copyable, Sendable {
         let header = header(key: key, version: version, blockSize: geometry.blockSize)
         let trailer = trailerOffset(size: version.size)
         if !holds(path, header, at: trailer) { try create(path, header, at: trailer) }
-        let descriptor = try FileDescriptor.open(path, O_RDWR | O_NOFOLLOW)
-        return CacheFile(descriptor, geometry, firstSlot: trailer + Int64(header.count))
+        let firstSlot = trailer + Int64(header.count)
+        do throws(SystemError) {
+            let descriptor = try FileDescriptor.open(path, O_RDWR | O_NOFOLLOW)
+            return CacheFile(descriptor, geometry, firstSlot: firstSlot)
+        } catch {
+            guard [EROFS, EACCES, EPERM].contains(error.code) else { throw error }
+            let descriptor = try FileDescriptor.open(path, O_RDONLY | O_NOFOLLOW)
+            return CacheFile(descriptor, geometry, firstSlot: firstSlot, isWritable: false)
+        }
     }
 
     /// Puts an empty cache file at the path.
@@ -90,12 +105,15 @@ package struct CacheFile: ~Copyable, Sendable {
     }
 
     /// The blocks that the trailer says are there; their bytes are not verified yet.
-    package func loadSlots() throws(SystemError) -> [UInt64?] {
-        var raw = [UInt8](repeating: 0, count: geometry.count * Self.slotSize)
-        _ = try Self.read(descriptor, into: &raw, at: firstSlot)
+    package func loadSlots() throws(SystemError) -> [UInt64?] { try loadSlots(0..<geometry.count) }
+
+    /// The checksums of some blocks, nil for those that are not there.
+    package func loadSlots(_ blocks: Range<Int>) throws(SystemError) -> [UInt64?] {
+        var raw = [UInt8](repeating: 0, count: blocks.count * Self.slotSize)
+        _ = try Self.read(descriptor, into: &raw, at: firstSlot + Int64(blocks.lowerBound * Self.slotSize))
         return raw.withUnsafeBytes { raw in
-            (0..<geometry.count).map { block in
-                let offset = block * Self.slotSize
+            blocks.enumerated().map { index, block in
+                let offset = index * Self.slotSize
                 let checksum = UInt64(littleEndian: raw.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
                 let mark = UInt64(littleEndian: raw.loadUnaligned(fromByteOffset: offset + 8, as: UInt64.self))
                 return mark == checksum ^ (Self.guardSeed &+ UInt64(block)) ? checksum : nil

@@ -10,7 +10,8 @@ internal import Synchronization
 package final class CacheReader: Sendable {
     package let key: ObjectKey
     package let version: ObjectVersion
-    private let object: CachedObject?
+    /// Nil while the disk does not let us have one.
+    private let held: Lock<CachedObject?>
     private let cache: BlockCache
     private let source: any RangeSource
     private let planner: Lock<ReadPlanner>
@@ -26,61 +27,65 @@ package final class CacheReader: Sendable {
     ) {
         self.key = key
         self.version = version
-        self.object = object
+        held = Lock(object)
         self.cache = cache
         self.source = source
         planner = Lock(ReadPlanner(limits: cache.options.readahead))
     }
 
     deinit {
-        if let object { cache.unpin(object) }
+        if let object = held.withLock({ $0 }) { cache.unpin(object) }
     }
 
     /// Calls `body` with the bytes of `range`, which lies within the object; blocks until they are there.
     ///
     /// Throws what the store says; `.preconditionFailed` when the remote no longer has this version.
-    package func read<Value>(_ range: ByteRange, _ body: (CachedBytes) -> Value) throws(StoreError) -> Value {
-        guard let object else {
+    package func read<Value>(
+        _ range: ByteRange,
+        _ body: (UnsafeRawBufferPointer) -> Value
+    ) throws(StoreError) -> Value {
+        guard let object = object() else {
+            cache.shared.condition.readUncached()
             let bytes = try UncachedRead.read(key, version: version, range: range, from: source)
-            return bytes.withUnsafeBytes { body(.memory($0)) }
+            return bytes.withUnsafeBytes(body)
         }
-        let isHeld = object.hold(range)
-        let presence = isHeld ? .resident : object.presence(of: range)
+        let stamp = object.hold(range)
+        let presence = stamp == nil ? object.presence(of: range) : .resident
         let share = cache.share(of: self)
         let plan = planner.withLock {
             $0.read(range, objectSize: version.size, presence: presence, share: share)
         }
-        if isHeld, plan.isEmpty {
-            // The usual warm read: it looks at the object's state this once.
-            if let value = object.readVerified(body) { return value }
-        } else if isHeld {
-            object.letGo()
+        if let stamp {
+            // The usual warm read looks at the object's state this once.
+            defer { object.letGo() }
+            if plan.isEmpty, let value = object.readTrusted(range, stamp, body) { return value }
         }
         return try object.read(range, plan, body)
     }
 
     /// Whether every byte of `range` is on the local disk.
     package func isResident(_ range: ByteRange) -> Bool {
-        object?.isResident(range) ?? false
+        held.withLock { $0 }?.isResident(range) ?? false
+    }
+
+    /// The cached object; asks for it again where there was none, when the disk may be tried again.
+    private func object() -> CachedObject? {
+        if let object = held.withLock({ $0 }) { return object }
+        guard cache.shared.condition.mayStore(), let object = cache.object(of: key, version: version) else {
+            return nil
+        }
+        let other = held.withLock { held in
+            defer { held = held ?? object }
+            return held
+        }
+        if let other { cache.unpin(other) }
+        return other ?? object
     }
 }
 
 extension CacheReader {
     /// The bytes of `range` in memory: for small contents.
     package func bytes(_ range: ByteRange) throws(StoreError) -> [UInt8] {
-        var result = [UInt8](repeating: 0, count: Int(range.count))
-        let count = try read(range) { bytes in
-            result.withUnsafeMutableBytes { buffer in
-                switch bytes {
-                case .memory(let source):
-                    buffer.copyMemory(from: source)
-                    return source.count
-                case .file(let descriptor):
-                    return (try? readAll(descriptor, into: buffer, at: range.lower)) ?? -1
-                }
-            }
-        }
-        guard count == result.count else { throw StoreError(.localInput, "\(key): the cache file cannot be read") }
-        return result
+        try read(range) { Array($0) }
     }
 }

@@ -27,11 +27,10 @@ extension CachedObject {
         at offset: Int64,
         completing blocks: (first: Int, checksums: [UInt64])
     ) throws(SystemError) {
-        try change { () throws(SystemError) in
-            try file.descriptor.write(bytes, at: offset)
-            // Slots that cannot be written only cost a fetch after the next start.
-            try? file.storeSlots(from: blocks.first, blocks.checksums)
-        }
+        try file.descriptor.write(bytes, at: offset)
+        // Slots that cannot be written only cost a fetch after the next start.
+        try? file.storeSlots(from: blocks.first, blocks.checksums)
+        condition.stored()
     }
 
     /// Bytes of the fetch are in the file up to `position`; blocks among them are complete.
@@ -45,22 +44,21 @@ extension CachedObject {
     ) {
         let (isAwaited, next) = monitor.inspect { state -> (Bool, [BlockFetch]) in
             state.unmeasured += position - fetch.progress.position
-            if fetch.progress.isDropped { return (false, []) }
             fetch.progress.position = position
             for (index, checksum) in blocks.checksums.enumerated() {
-                state.blocks[blocks.first + index] = .verified
+                state.blocks[blocks.first + index] = .stored
                 state.checksums[blocks.first + index] = checksum
             }
             let isNew = isEnding && !fetch.progress.isEnding
             fetch.progress.isEnding = isEnding
-            return (state.waiters.contains { !Self.isPending($0, state) }, isNew ? startQueued(&state) : [])
+            return (state.waiters.contains { !isPending($0, state) }, isNew ? startQueued(&state) : [])
         }
         if isAwaited { monitor.update { _ in } }
         start(next)
     }
 
     func diskFailed(_ fetch: BlockFetch, _ error: SystemError) {
-        Log.warning("cache", "cannot keep \(key): \(error); reading without the cache")
+        condition.failed(error)
         let handle = monitor.update { _ in
             fetch.progress.diskFailed = true
             return fetch.progress.handle
@@ -73,34 +71,18 @@ extension CachedObject {
             fetch.progress.result = result
             state.fetches.removeAll { $0 === fetch }
             if case .failure(let error) = result, error.cause != .cancelled { state.queue = [] }
+            if fetch.progress.diskFailed { state.queue = [] }
             return startQueued(&state)
         }
         start(next)
     }
 }
 
-/// Trust and eviction.
+/// Eviction.
 extension CachedObject {
-    /// Checks stored blocks against their checksums; those that differ become missing.
-    func verify(_ blocks: [Int]) {
-        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: Int(geometry.blockSize), alignment: 4096)
-        defer { buffer.deallocate() }
-        for block in blocks {
-            let expected = monitor.inspect { $0.checksums[block] }
-            let isSound = (try? file.checksum(of: block, buffer: buffer)) == expected
-            if !isSound {
-                Log.warning("cache", "block \(block) of \(key) is damaged on disk and will be fetched again")
-                try? change { () throws(SystemError) in try file.clearSlots(of: block..<block + 1) }
-            }
-            monitor.inspect { state in
-                if state.blocks[block] == .stored { state.blocks[block] = isSound ? .verified : .missing }
-            }
-        }
-    }
-
     /// Gives back disk space of blocks away from the last read, unless the object is being read from this instant.
     func releaseDistantBlocks() {
-        change { monitor.inspect { releaseDistantBlocks(&$0) } }
+        monitor.inspect { releaseDistantBlocks(&$0) }
     }
 
     private func releaseDistantBlocks(_ state: inout State) {
@@ -114,6 +96,7 @@ extension CachedObject {
                 && !busy.contains { $0.intersection(geometry.range(of: block)) != nil }
             if isReleased {
                 state.blocks[block] = .missing
+                state.checksums[block] = 0
                 first = first ?? block
             } else if let begin = first {
                 release(begin..<block)
@@ -129,30 +112,6 @@ extension CachedObject {
         let count = geometry.range(of: blocks.upperBound - 1).upper - lower
         let mode = moorage_FALLOC_FL_PUNCH_HOLE | moorage_FALLOC_FL_KEEP_SIZE
         _ = moorage_fallocate(file.descriptor.raw, mode, lower, count)
-    }
-
-    /// Runs a change of the file by this object.
-    func change<Failure: Error>(_ body: () throws(Failure) -> Void) throws(Failure) {
-        try watch.change(file.descriptor.raw, body)
-    }
-
-    /// Whether nobody else changed the file since its blocks were verified; else nothing in it is trusted any more.
-    var isUntouched: Bool {
-        watch.isUntouched(file.descriptor.raw, leastSize: version.size) { distrust() }
-    }
-
-    /// Has every block verified again before its next use; what fetches under way have put beside them is dropped.
-    private func distrust() {
-        Log.warning("cache", "the cached file of \(key) was changed by somebody else")
-        let handles = monitor.update { state in
-            for block in state.blocks.indices where state.blocks[block] == .verified { state.blocks[block] = .stored }
-            for fetch in state.fetches {
-                fetch.progress.isDropped = true
-                fetch.progress.limit = fetch.range.lower
-            }
-            return state.fetches.compactMap { $0.progress.handle }
-        }
-        for handle in handles { handle.cancel() }
     }
 
     /// The bytes written since this was asked last.

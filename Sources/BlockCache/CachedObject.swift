@@ -9,11 +9,11 @@ internal import Synchronization
 
 /// One object version in the cache, shared by all its readers.
 ///
-/// Each block is missing, being fetched, stored (on disk from an earlier run,
-/// not verified yet) or verified. At most one fetch answers for a block. The
-/// monitor guards the block states and the progress of the fetches; it is held
-/// across no network call and no reply. Lock order: `BlockCache`, the watch of
-/// the file, the monitor.
+/// Each block is missing, being fetched, stored (its checksum is known) or verified
+/// (it had that checksum when it was read last, and the file is as it was then).
+/// At most one fetch answers for a block. The monitor guards the block states and
+/// the progress of the fetches; it is held across no network call and no reply.
+/// Lock order: `BlockCache`, the monitor.
 package final class CachedObject: Sendable {
     enum Block: UInt8 {
         case missing
@@ -23,13 +23,15 @@ package final class CachedObject: Sendable {
 
     struct State {
         var blocks: [Block]
-        /// The checksum of each stored or verified block.
+        /// The checksum of each block that is or was there, else 0.
         var checksums: [UInt64]
         var fetches: [BlockFetch] = []
         /// What is to be fetched ahead when one of the fetches has ended, in this order.
         var queue: [ByteRange] = []
         /// What blocked readers wait for.
         var waiters: [ByteRange] = []
+        /// What the file was when its verified blocks were; nil when there are none.
+        var stamp: FileStamp?
         /// Bytes written to the file that its measure does not know of yet.
         var unmeasured: Int64 = 0
         /// The end of the last read, in bytes: eviction spares what lies around it.
@@ -41,9 +43,10 @@ package final class CachedObject: Sendable {
     /// The file's name in the cache.
     let name: String
     let file: CacheFile
-    let watch: FileWatch
     let monitor: Monitor<State>
-    /// Readers that rely on verified blocks staying in the file right now; goes up within the monitor only.
+    let condition: CacheCondition
+    let buffers: BlockBuffers
+    /// Readers that rely on blocks staying in the file right now; goes up within the monitor only.
     let readers = Atomic<Int>(0)
     private let source: any RangeSource
     private let budget: FetchBudget
@@ -75,70 +78,47 @@ package final class CachedObject: Sendable {
         name: String,
         file: consuming CacheFile,
         source: any RangeSource,
-        budget: FetchBudget,
-        writer: ArrivalWriter
+        shared: BlockCache.Shared
     ) throws(SystemError) {
-        watch = FileWatch(file.descriptor.raw)
         let slots = try file.loadSlots()
         self.key = key
         self.version = version
         self.name = name
         self.source = source
-        self.budget = budget
-        self.writer = writer
+        budget = shared.budget
+        writer = shared.writer
+        condition = shared.condition
+        buffers = shared.buffers
         monitor = Monitor(
             State(blocks: slots.map { $0 == nil ? .missing : .stored }, checksums: slots.map { $0 ?? 0 })
         )
         self.file = file
     }
 
-    /// Makes the bytes of `range` available and calls `body` while they are certain to stay.
+    /// Calls `body` with the bytes of `range`, which have been verified in memory.
     ///
     /// What `plan` names is fetched too, without waiting. Blocks until the bytes of `range` are there.
     /// Throws what the store says; `.preconditionFailed` when the remote no longer has this version.
     package func read<Value>(
         _ range: ByteRange,
         _ plan: ReadPlan,
-        _ body: (CachedBytes) -> Value
+        _ body: (UnsafeRawBufferPointer) -> Value
     ) throws(StoreError) -> Value {
         precondition(range.upper <= version.size, "read behind the end of an object")
         for range in plan.abandoned { giveUp(range) }
-        guard try makeResident(range, ahead: plan.ahead) else {
-            let bytes = try UncachedRead.read(key, version: version, range: range, from: source)
-            return bytes.withUnsafeBytes { body(.memory($0)) }
+        var ahead = plan.ahead
+        for _ in 0..<Self.maximumRounds {
+            guard try makeResident(range, ahead: ahead) else { break }
+            // Damage is rare: what was asked for ahead once is not asked for again.
+            ahead = []
+            let answer = buffers.withBuffer(Int(geometry.aligned(range).count)) { buffer in
+                copy(range, into: buffer).map(body)
+            }
+            if let answer { return answer }
         }
-        return answer(body)
-    }
-
-    /// Counts a reader of bytes that are all in the file and verified; false when they are not.
-    ///
-    /// After true either ``readVerified(_:)`` or ``letGo()`` is to be called.
-    func hold(_ range: ByteRange) -> Bool {
-        let blocks = geometry.blocks(in: range)
-        return monitor.inspect { state in
-            guard blocks.allSatisfy({ state.blocks[$0] == .verified }) else { return false }
-            readers.add(1, ordering: .relaxed)
-            state.lastRead = range.upper
-            return true
-        }
-    }
-
-    /// Answers a reader that ``hold(_:)`` counted; nil when somebody else has changed the file.
-    func readVerified<Value>(_ body: (CachedBytes) -> Value) -> Value? {
-        if isUntouched { return answer(body) }
-        letGo()
-        return nil
-    }
-
-    /// Ends the use of bytes by a reader that was counted.
-    func letGo() {
-        readers.subtract(1, ordering: .releasing)
-    }
-
-    /// Answers, and lets the bytes go.
-    private func answer<Value>(_ body: (CachedBytes) -> Value) -> Value {
-        defer { letGo() }
-        return body(.file(file.descriptor.raw))
+        condition.readUncached()
+        let bytes = try UncachedRead.read(key, version: version, range: range, from: source)
+        return bytes.withUnsafeBytes(body)
     }
 
     /// Where the bytes of `range` are now.
@@ -148,7 +128,8 @@ package final class CachedObject: Sendable {
             var isUnderWay = false
             for block in blocks where state.blocks[block] == .missing {
                 let part = geometry.range(of: block)
-                guard state.fetches.contains(where: { $0.owned.intersection(part) != nil }) else { return .missing }
+                let isOnItsWay = state.fetches.contains { $0.remaining(geometry).intersection(part) != nil }
+                guard isOnItsWay else { return .missing }
                 isUnderWay = true
             }
             return isUnderWay ? .underWay : .resident
@@ -179,21 +160,19 @@ package final class CachedObject: Sendable {
         return monitor.inspect { state in blocks.allSatisfy { state.blocks[$0] != .missing } }
     }
 
-    /// Gets the blocks of `range` verified in the file and counts a reader; false when the disk cannot hold them.
-    private func makeResident(_ range: ByteRange, ahead: [ByteRange]) throws(StoreError) -> Bool {
+    /// Gets the blocks of `range` into the file and counts a reader; false when the disk cannot hold them.
+    private func makeResident(_ demand: ByteRange, ahead: [ByteRange]) throws(StoreError) -> Bool {
+        // Only whole blocks can be verified.
+        let range = geometry.aligned(demand)
+        if !isResident(range) {
+            takeInSlots(of: range)
+            guard isResident(range) || (file.isWritable && condition.mayStore()) else { return false }
+        }
         var attempts = 0
         for round in 0..<Self.maximumRounds {
             var step = monitor.inspect { nextStep(&$0, range: range, ahead: round == 0 ? ahead : []) }
             start(step.toStart)
-            if !step.toVerify.isEmpty {
-                verify(step.toVerify)
-                continue
-            }
-            if step.isReady {
-                if isUntouched { return true }
-                letGo()
-                continue
-            }
+            if step.isReady { return true }
             step.awaited += step.toStart.filter { $0.range.intersection(range) != nil }
             guard wait(for: range) else { throw StoreError(.cancelled, "the reader was interrupted") }
             switch failure(of: step.awaited) {
@@ -210,25 +189,20 @@ package final class CachedObject: Sendable {
 
     private struct Step {
         var isReady = false
-        var toVerify: [Int] = []
         var toStart: [BlockFetch] = []
         var awaited: [BlockFetch] = []
     }
 
     private func nextStep(_ state: inout State, range: ByteRange, ahead: [ByteRange]) -> Step {
         var step = Step()
-        for block in geometry.blocks(in: range) {
-            switch state.blocks[block] {
-            case .verified: continue
-            case .stored: step.toVerify.append(block)
-            case .missing: awaitMissing(block, &state, range, &step)
-            }
+        for block in geometry.blocks(in: range) where state.blocks[block] == .missing {
+            awaitMissing(block, &state, range, &step)
         }
         let demand = version.size <= Self.wholeObjectLimit ? ByteRange(0, version.size) : range
         let isMissing = geometry.blocks(in: range).contains { state.blocks[$0] == .missing }
         if isMissing || !ahead.isEmpty { plan(&state, demand, isMissing: isMissing, ahead, &step) }
         let isWaiting = !step.awaited.isEmpty || step.toStart.contains { $0.range.intersection(range) != nil }
-        if step.toVerify.isEmpty, !isWaiting {
+        if !isMissing, !isWaiting {
             step.isReady = true
             readers.add(1, ordering: .relaxed)
             state.lastRead = range.upper
@@ -239,8 +213,8 @@ package final class CachedObject: Sendable {
     /// Joins the fetch that will bring a missing block's bytes, or takes the block from one that is far behind.
     private func awaitMissing(_ block: Int, _ state: inout State, _ range: ByteRange, _ step: inout Step) {
         guard let needed = geometry.range(of: block).intersection(range) else { return }
-        guard let fetch = state.fetches.first(where: { $0.owned.intersection(needed) != nil }) else { return }
-        if fetch.progress.position >= needed.upper { return }
+        let fetch = state.fetches.first { $0.remaining(geometry).intersection(needed) != nil }
+        guard let fetch else { return }
         let start = geometry.range(of: block).lower
         if start - fetch.progress.position > Self.patience, !step.awaited.contains(where: { $0 === fetch }) {
             fetch.progress.limit = start
@@ -321,7 +295,7 @@ package final class CachedObject: Sendable {
         for block in geometry.blocks(in: range) where state.blocks[block] == .missing {
             missing.insert(geometry.range(of: block))
         }
-        for fetch in state.fetches { missing.remove(fetch.owned) }
+        for fetch in state.fetches { missing.remove(fetch.remaining(geometry)) }
         return missing
     }
 
@@ -336,21 +310,18 @@ package final class CachedObject: Sendable {
         }
     }
 
-    /// Waits until no fetch under way has still to deliver bytes of `range`; false when nobody waits for the reader.
+    /// Waits until no fetch under way has still to deliver blocks of `range`; false when nobody waits for the reader.
     private func wait(for range: ByteRange) -> Bool {
         monitor.inspect { $0.waiters.append(range) }
-        let hasCome = monitor.waitUnlessInterrupted { state in Self.isPending(range, state) ? nil : true }
+        let hasCome = monitor.waitUnlessInterrupted { state in isPending(range, state) ? nil : true }
         monitor.inspect { state in
             if let index = state.waiters.firstIndex(of: range) { state.waiters.remove(at: index) }
         }
         return hasCome != nil
     }
 
-    static func isPending(_ range: ByteRange, _ state: State) -> Bool {
-        state.fetches.contains { fetch in
-            guard let part = fetch.owned.intersection(range) else { return false }
-            return fetch.progress.position < part.upper
-        }
+    func isPending(_ range: ByteRange, _ state: State) -> Bool {
+        state.fetches.contains { $0.remaining(geometry).intersection(range) != nil }
     }
 
     private enum Failure {

@@ -9,11 +9,3 @@ package protocol RangeSource: AnyObject, Sendable {
     /// See ``ObjectStore/fetch(_:version:range:into:)``.
     func fetch(_ key: ObjectKey, version: ObjectVersion, range: ByteRange, into sink: any RangeSink) -> any RangeFetch
 }
-
-/// Where a read's bytes are.
-package enum CachedBytes {
-    /// In this file at the object's own offsets, complete for the range asked for.
-    case file(Int32)
-    /// In memory, exactly the range asked for: the disk could not take them.
-    case memory(UnsafeRawBufferPointer)
-}

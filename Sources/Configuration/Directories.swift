@@ -115,6 +115,8 @@ package struct VolumePlaces: Sendable, Hashable {
     package var staging: String { state + "/staging" }
     package var quarantine: String { state + "/quarantine" }
     package var blocks: String { cache + "/blocks" }
+    /// Where the mount tells how its cache is: not on the cache's disk, which may be what fails.
+    package var cacheNote: String { state + "/cache.note" }
 
     /// Names this state folder of this machine to the remote, where other machines and users write too.
     package var owner: String {
@@ -127,6 +129,9 @@ package struct VolumePlaces: Sendable, Hashable {
 
     /// Makes the folders and refuses those that others own or can write to.
     package func prepare() throws(ConfigurationError) {
-        for folder in [registration, state, cache] { try PrivateDirectory.prepare(folder) }
+        for folder in [registration, state] { try PrivateDirectory.prepare(folder) }
+        // Without a folder for it there is no cache, and reads go past it.
+        do throws(SystemError) { try Files.makeDirectories(cache) } catch { return }
+        try PrivateDirectory.check(cache, user: geteuid())
     }
 }

@@ -81,10 +81,42 @@ package struct VolumeReport: Codable, Sendable, Hashable {
     package struct Cache: Codable, Sendable, Hashable {
         package var bytes: Int64
         package var limit: Int64
+        /// Blocks that were found damaged since it was mounted last, and were fetched again.
+        package var damagedBlocks: Int
+        /// Reads that were answered past the cache since then.
+        package var uncachedReads: Int
+        /// Why reads go past the cache now.
+        package var warning: String?
 
-        package init(bytes: Int64, limit: Int64) {
+        package init(
+            bytes: Int64,
+            limit: Int64,
+            damagedBlocks: Int = 0,
+            uncachedReads: Int = 0,
+            warning: String? = nil
+        ) {
             self.bytes = bytes
             self.limit = limit
+            self.damagedBlocks = damagedBlocks
+            self.uncachedReads = uncachedReads
+            self.warning = warning
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case bytes
+            case limit
+            case damagedBlocks = "damaged_blocks"
+            case uncachedReads = "uncached_reads"
+            case warning
+        }
+
+        package func encode(to encoder: any Encoder) throws {
+            var container = encoder.container(keyedBy: CodingKeys.self)
+            try container.encode(bytes, forKey: .bytes)
+            try container.encode(limit, forKey: .limit)
+            try container.encode(damagedBlocks, forKey: .damagedBlocks)
+            try container.encode(uncachedReads, forKey: .uncachedReads)
+            try container.encode(warning, forKey: .warning)
         }
     }
 

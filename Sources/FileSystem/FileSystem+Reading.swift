@@ -103,12 +103,7 @@ extension FileSystem {
         case .remote(let key, let version):
             let reader = handle.reader(of: key, version: version, in: cache)
             do throws(StoreError) {
-                try reader.read(range) { bytes in
-                    switch bytes {
-                    case .file(let descriptor): answer(.file(descriptor, range))
-                    case .memory(let buffer): answer(.memory(buffer))
-                    }
-                }
+                try reader.read(range) { answer(.memory($0)) }
             } catch {
                 throw FileError(reading: error)
             }
@@ -147,23 +142,11 @@ extension FileSystem {
         from reader: CacheReader,
         _ range: ByteRange
     ) throws(FileError) {
-        var failure: FileError?
         do throws(StoreError) {
-            try reader.read(range) { bytes in
-                switch bytes {
-                case .memory(let source): buffer.copyMemory(from: source)
-                case .file(let descriptor):
-                    do throws(FileError) {
-                        try fill(buffer, from: descriptor, at: range.lower)
-                    } catch {
-                        failure = error
-                    }
-                }
-            }
+            try reader.read(range) { buffer.copyMemory(from: $0) }
         } catch {
             throw FileError(reading: error)
         }
-        if let failure { throw failure }
     }
 
     private func fill(
@@ -177,7 +160,7 @@ extension FileSystem {
         } catch {
             throw .system(error)
         }
-        // A staging or cache file that is shorter than its record has been damaged from outside.
+        // A staging file that is shorter than its record has been damaged from outside.
         guard count == buffer.count else { throw .writeFailed }
     }
 }

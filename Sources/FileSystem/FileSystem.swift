@@ -81,6 +81,7 @@ package final class FileSystem: Sendable {
         }
         committer.stop()
         view.stop()
+        cache.close()
     }
 
     /// Starts the threads that sync and prefetch.

@@ -19,8 +19,8 @@ import Testing
         folder = try TemporaryFolder()
     }
 
-    private func cache(_ source: SteppedSource) throws -> BlockCache {
-        try BlockCache(options: BlockCache.Options(directory: folder.path, minimumFree: 0), source: source)
+    private func cache(_ source: SteppedSource) -> BlockCache {
+        BlockCache(options: BlockCache.Options(directory: folder.path, minimumFree: 0), source: source)
     }
 
     private func version(_ size: Int64) -> ObjectVersion {
@@ -30,7 +30,7 @@ import Testing
     @Test func bytesWaitForTheEndOfAnArrival() throws {
         let source = SteppedSource()
         let size: Int64 = 200_000
-        let reader = try cache(source).reader(of: key, version: version(size))
+        let reader = cache(source).reader(of: key, version: version(size))
         let found = Monitor([UInt8]?.none)
         let done = try Thread(name: "reader") {
             let bytes = try? reader.bytes(ByteRange(0, 1000))
@@ -52,7 +52,7 @@ import Testing
     @Test func anEndWithoutADrainStoresTheRest() throws {
         let source = SteppedSource()
         let size: Int64 = 700_001
-        let reader = try cache(source).reader(of: key, version: version(size))
+        let reader = cache(source).reader(of: key, version: version(size))
         let done = try Thread(name: "reader") { _ = try? reader.bytes(ByteRange(0, 10)) }
         let sink = source.sink()
         // More than a buffer in one piece, and a last block that is cut.
@@ -66,7 +66,7 @@ import Testing
     @Test func whatFailedMidwayKeepsWhatCame() throws {
         let source = SteppedSource()
         let size: Int64 = 300_000
-        let reader = try cache(source).reader(of: key, version: version(size))
+        let reader = cache(source).reader(of: key, version: version(size))
         let done = try Thread(name: "reader") { _ = try? reader.bytes(ByteRange(0, 10)) }
         let sink = source.sink()
         expectedBytes(ByteRange(0, 100_000)).withUnsafeBytes { sink.received($0, at: 0) }
@@ -82,7 +82,7 @@ import Testing
         let size: Int64 = 3 << 20
         let sink: any RangeSink
         do {
-            let reader = try cache(source).reader(of: key, version: version(size))
+            let reader = cache(source).reader(of: key, version: version(size))
             let done = try Thread(name: "reader") { _ = try? reader.bytes(ByteRange(0, 10)) }
             sink = source.sink()
             expectedBytes(ByteRange(0, 40_000)).withUnsafeBytes { sink.received($0, at: 0) }
@@ -94,7 +94,7 @@ import Testing
         expectedBytes(ByteRange(40_000, 900_000)).withUnsafeBytes { sink.received($0, at: 40_000) }
         sink.finished(.failure(StoreError(.cancelled, "closed")))
         let next = SteppedSource()
-        let again = try cache(next).reader(of: key, version: version(size))
+        let again = cache(next).reader(of: key, version: version(size))
         let complete = ByteRange(0, 900_000 / 32_768 * 32_768)
         for _ in 0..<6000 where !again.isResident(complete) { usleep(10_000) }
         #expect(try again.bytes(complete) == expectedBytes(complete))

@@ -9,6 +9,7 @@ import stat
 
 import pytest
 
+from harness.disks import SmallDisk, needs_root
 from harness.instance import is_mounted
 from harness.processes import kill, run, wait_until
 from harness.trees import random_bytes, write_file
@@ -188,21 +189,6 @@ def test_unmount_wait_returns_when_all_is_remote(instance, mount, client):
     assert len(client.get_object(Bucket="bucket", Key="a")["Body"].read()) == MIB
 
 
-class SmallDisk:
-    """A tmpfs of a few MiB, as root only."""
-
-    def __init__(self, path, size):
-        self.path = path
-        os.makedirs(path, exist_ok=True)
-        run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "moorage-test", path])
-
-    def unmount(self):
-        for _ in range(20):
-            if run(["umount", self.path], check=False).returncode == 0:
-                return
-        run(["umount", "-l", self.path], check=False)
-
-
 def writes(path, data):
     """Whether there is room for a file now."""
     try:
@@ -211,9 +197,6 @@ def writes(path, data):
     except OSError as problem:
         assert problem.errno == errno.ENOSPC
         return False
-
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small disk")
 
 
 @needs_root

@@ -51,7 +51,7 @@ final class Volume {
             remote: remote,
             journal: journal,
             catalog: catalog,
-            cache: try BlockCache(options: options, source: remote),
+            cache: BlockCache(options: options, source: remote),
             onChange: {}
         )
     }

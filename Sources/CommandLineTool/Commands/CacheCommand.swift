@@ -31,12 +31,12 @@ enum CacheCommand {
         let volumes = try selected(arguments.operands.dropFirst().first, instance)
         let rows = volumes.map { volume in
             let cache = CacheFolder.open(volume, instance.directories.places(of: volume))
-            let cleared = verb == "clear" ? cache?.clear() ?? 0 : 0
-            cache?.maintain()
+            let cleared = verb == "clear" ? cache.clear() : 0
+            cache.maintain()
             return CacheReport.Volume(
                 id: volume.id,
                 remote: volume.remote,
-                bytes: cache?.usedBytes ?? 0,
+                bytes: cache.usedBytes,
                 limit: volume.cacheSize,
                 cleared: cleared
             )

@@ -70,7 +70,7 @@ enum StatusCommand {
     static func text(_ report: StatusReport) -> [String] {
         var lines = report.volumes.flatMap { volume in
             ["\(volume.remote)\(volume.mountpoint.map { "  on \($0)" } ?? "  not mounted")", "  \(summary(volume))"]
-                + (volume.error.map { ["  \(Console.oneLine($0))"] } ?? [])
+                + [volume.error, volume.cache.warning].compactMap { $0.map { "  \(Console.oneLine($0))" } }
         }
         if report.volumes.isEmpty { lines.append("no volume was mounted here yet") }
         lines.append(report.flusher.running ? "flusher running, pid \(report.flusher.pid ?? 0)" : "flusher not running")
@@ -91,6 +91,8 @@ enum StatusCommand {
         if volume.attention > 0 { parts.append("\(volume.attention) need attention, see moorage uploads") }
         if volume.conflicts > 0 { parts.append(counted(volume.conflicts, "conflict")) }
         parts.append("cache \(humanBytes(volume.cache.bytes)) of \(humanBytes(volume.cache.limit))")
+        let damaged = volume.cache.damagedBlocks
+        if damaged > 0 { parts.append("\(counted(damaged, "damaged block")) fetched again") }
         return parts.joined(separator: " · ")
     }
 }

@@ -35,7 +35,7 @@ struct MountProcess {
         do {
             let catalog = try Catalog(directory: places.cache)
             if remote.store is HTTPStore { try catalog.forgetWeakVersions(prefix: HTTPStore.weakTagPrefix) }
-            let cache = try BlockCache(options: cacheOptions(places), source: remote)
+            let cache = BlockCache(options: cacheOptions(places), source: remote)
             let link = try FlusherLink(
                 launcher: instance.launcher,
                 volume: volume.id,
@@ -149,7 +149,8 @@ struct MountProcess {
             directory: places.blocks,
             blockSize: volume.blockSize,
             capacity: volume.cacheSize,
-            minimumFree: volume.cacheFree
+            minimumFree: volume.cacheFree,
+            note: places.cacheNote
         )
     }
 

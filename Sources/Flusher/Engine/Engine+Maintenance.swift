@@ -62,15 +62,15 @@ extension Engine {
             while true {
                 let released = try session.journal.releaseGenerations()
                 for generation in released {
-                    if let object = generation.object, let cache = session.cache {
+                    if let object = generation.object {
                         let path = session.journal.stagingPath(generation.id)
-                        cache.adopt(path, as: object.key, version: object.version)
+                        session.cache.adopt(path, as: object.key, version: object.version)
                     }
                     removeStaging(generation.id, session)
                 }
                 if released.count < 1000 { break }
             }
-            session.cache?.maintain()
+            session.cache.maintain()
         } catch {
             Log.error("flusher", "\(session.description.remote): \(error)")
         }

@@ -38,7 +38,7 @@ extension Engine {
         var report = VolumeReport.empty(session.description, session.places)
         report.connection = volume.connectionName
         report.error = volume.trouble
-        report.cache.bytes = session.cache?.usedBytes ?? 0
+        report.cache.bytes = session.cache.usedBytes
         do throws(JournalError) {
             let counts = try session.journal.counts()
             report.pending = VolumeReport.Pending(files: counts.total, bytes: counts.bytes)
@@ -115,7 +115,21 @@ extension VolumeReport {
             pending: Pending(files: 0, bytes: 0),
             uploading: Uploading(files: 0, bytesDone: 0, bytesTotal: 0),
             conflicts: 0,
-            cache: Cache(bytes: 0, limit: description.cacheSize)
+            cache: Cache(bytes: 0, limit: description.cacheSize, note: places.cacheNote, isMounted: isMounted)
+        )
+    }
+}
+
+extension VolumeReport.Cache {
+    /// With what the mount tells of its cache; it warns only while it lasts.
+    package init(bytes: Int64, limit: Int64, note: String, isMounted: Bool) {
+        let content = CacheNote.read(note)
+        self.init(
+            bytes: bytes,
+            limit: limit,
+            damagedBlocks: content.damagedBlocks,
+            uncachedReads: content.uncachedReads,
+            warning: isMounted ? content.warning : nil
         )
     }
 }

@@ -108,14 +108,14 @@ extension Engine {
         }
     }
 
-    private func openCache(_ description: VolumeDescription, _ places: VolumePlaces) -> BlockCache? {
+    private func openCache(_ description: VolumeDescription, _ places: VolumePlaces) -> BlockCache {
         let cacheOptions = BlockCache.Options(
             directory: places.blocks,
             blockSize: description.blockSize,
             capacity: description.cacheSize,
             minimumFree: description.cacheFree
         )
-        return try? BlockCache(options: cacheOptions, source: nil)
+        return BlockCache(options: cacheOptions, source: nil)
     }
 
     /// Makes the way to the remote; without one the volume waits.

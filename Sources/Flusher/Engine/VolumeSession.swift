@@ -30,7 +30,7 @@ final class VolumeSession: Sendable {
     let places: VolumePlaces
     let journal: Journal
     let catalog: any CatalogSink
-    let cache: BlockCache?
+    let cache: BlockCache
     private let state: Lock<State>
 
     init(
@@ -38,7 +38,7 @@ final class VolumeSession: Sendable {
         places: VolumePlaces,
         journal: Journal,
         catalog: any CatalogSink,
-        cache: BlockCache?
+        cache: BlockCache
     ) throws(JournalError) {
         self.description = description
         self.places = places

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Platform
+internal import Synchronization
+
+/// Memory that reads are answered from, kept for the next read: fresh pages cost more than the copy into them.
+final class BlockBuffers: Sendable {
+    private struct Buffer: @unchecked Sendable {
+        let memory: UnsafeMutableRawBufferPointer
+    }
+
+    /// The length of those that are kept, in bytes: the kernel's longest read, and two blocks around it.
+    private static let length = (1 << 20) + (128 << 10)
+    /// No more threads than that answer at once, most of the time.
+    private static let maximumIdle = 12
+
+    private let idle = Lock<[Buffer]>([])
+
+    deinit {
+        idle.withLock { buffers in
+            for buffer in buffers { buffer.memory.deallocate() }
+        }
+    }
+
+    /// Calls `body` with `count` bytes of memory, not initialised.
+    func withBuffer<Value>(_ count: Int, _ body: (UnsafeMutableRawBufferPointer) -> Value) -> Value {
+        let buffer =
+            idle.withLock { $0.popLast() }
+            .flatMap { $0.memory.count >= count ? $0 : Self.release($0) } ?? Self.make(count)
+        defer { give(back: buffer) }
+        return body(UnsafeMutableRawBufferPointer(rebasing: buffer.memory[..<count]))
+    }
+
+    private static func make(_ count: Int) -> Buffer {
+        Buffer(memory: .allocate(byteCount: max(count, length), alignment: 4096))
+    }
+
+    private static func release(_ buffer: Buffer) -> Buffer? {
+        buffer.memory.deallocate()
+        return nil
+    }
+
+    private func give(back buffer: Buffer) {
+        let isKept = idle.withLock { buffers in
+            guard buffers.count < Self.maximumIdle, buffer.memory.count == Self.length else { return false }
+            buffers.append(buffer)
+            return true
+        }
+        if !isKept { buffer.memory.deallocate() }
+    }
+}

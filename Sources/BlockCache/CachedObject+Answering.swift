@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import CXXHash
+internal import Glibc
+internal import Platform
+internal import Synchronization
+
+/// Taking bytes out of the file, which anybody may change, cut or empty at any moment, also while it is read.
+///
+/// Bytes are copied to memory first. There they are compared with their blocks' checksums, or the file's stamp
+/// shows after the copy that nothing has changed since that was done last.
+extension CachedObject {
+    /// Copies the bytes of `range`, whose blocks are in the file, to `buffer`, which has room for the whole blocks.
+    ///
+    /// Nil when some of them are not what they should be; they are missing then. Ends the reading that
+    /// `makeResident` counted.
+    func copy(_ range: ByteRange, into buffer: UnsafeMutableRawBufferPointer) -> UnsafeRawBufferPointer? {
+        defer { letGo() }
+        let blocks = geometry.blocks(in: range)
+        let stamp = monitor.inspect { Self.stamp(of: blocks, $0) }
+        return stamp.flatMap { copyTrusted(range, $0, into: buffer) } ?? copyVerified(range, into: buffer)
+    }
+
+    /// Counts a reader of blocks that are all verified, until ``letGo()``; nil when they are not.
+    ///
+    /// Returns what the file was then, for ``readTrusted(_:_:_:)``.
+    func hold(_ range: ByteRange) -> FileStamp? {
+        let blocks = geometry.blocks(in: range)
+        return monitor.inspect { state in
+            guard let stamp = Self.stamp(of: blocks, state) else { return nil }
+            readers.add(1, ordering: .relaxed)
+            state.lastRead = range.upper
+            return stamp
+        }
+    }
+
+    /// Answers a reader that ``hold(_:)`` counted; nil when the file is not what it was.
+    func readTrusted<Value>(
+        _ range: ByteRange,
+        _ stamp: FileStamp,
+        _ body: (UnsafeRawBufferPointer) -> Value
+    ) -> Value? {
+        buffers.withBuffer(Int(range.count)) { copyTrusted(range, stamp, into: $0).map(body) }
+    }
+
+    /// Ends the use of blocks by a reader that was counted.
+    func letGo() {
+        readers.subtract(1, ordering: .releasing)
+    }
+
+    /// What the file was when these blocks were verified; nil when they are not.
+    private static func stamp(of blocks: Range<Int>, _ state: State) -> FileStamp? {
+        blocks.allSatisfy { state.blocks[$0] == .verified } ? state.stamp : nil
+    }
+
+    /// Copies verified blocks; nil when the file is not what it was when they were verified.
+    private func copyTrusted(
+        _ range: ByteRange,
+        _ stamp: FileStamp,
+        into buffer: UnsafeMutableRawBufferPointer
+    ) -> UnsafeRawBufferPointer? {
+        let part = UnsafeMutableRawBufferPointer(rebasing: buffer[..<Int(range.count)])
+        guard let count = try? file.descriptor.read(into: part, at: range.lower), count == part.count,
+            FileStamp(file.descriptor.raw) == stamp
+        else { return nil }
+        return UnsafeRawBufferPointer(part)
+    }
+
+    private func copyVerified(
+        _ range: ByteRange,
+        into buffer: UnsafeMutableRawBufferPointer
+    ) -> UnsafeRawBufferPointer? {
+        let blocks = geometry.blocks(in: range)
+        let whole = geometry.aligned(range)
+        let expected = monitor.inspect { Array($0.checksums[blocks]) }
+        let moment = FileStamp.Moment.now()
+        let stamp = FileStamp(file.descriptor.raw)
+        let filled: Int
+        do throws(SystemError) {
+            filled = try file.descriptor.read(into: buffer, at: whole.lower)
+        } catch {
+            condition.failed(error)
+            filled = 0
+        }
+        let damaged = blocks.filter { block in
+            let part = geometry.range(of: block)
+            let lower = Int(part.lower - whole.lower)
+            guard lower + Int(part.count) <= filled else { return true }
+            return moorage_XXH3_64bits(buffer.baseAddress.map { $0 + lower }, Int(part.count))
+                != expected[block - blocks.lowerBound]
+        }
+        guard damaged.isEmpty else {
+            drop(damaged)
+            return nil
+        }
+        if let stamp, stamp.isConclusive(at: moment), FileStamp(file.descriptor.raw) == stamp { trust(blocks, stamp) }
+        let lower = Int(range.lower - whole.lower)
+        return UnsafeRawBufferPointer(rebasing: buffer[lower..<lower + Int(range.count)])
+    }
+
+    /// Notes blocks that had their checksums while the file had this stamp; others that had them earlier do not count.
+    private func trust(_ blocks: Range<Int>, _ stamp: FileStamp) {
+        monitor.inspect { state in
+            if state.stamp != stamp {
+                if state.stamp != nil {
+                    for block in state.blocks.indices where state.blocks[block] == .verified {
+                        state.blocks[block] = .stored
+                    }
+                }
+                state.stamp = stamp
+            }
+            for block in blocks where state.blocks[block] == .stored { state.blocks[block] = .verified }
+        }
+    }
+
+    /// Makes blocks missing that are not what they should be.
+    private func drop(_ blocks: [Int]) {
+        let dropped = monitor.inspect { state in
+            blocks.filter { block in
+                defer { state.blocks[block] = .missing }
+                return state.blocks[block] != .missing
+            }
+        }
+        guard !dropped.isEmpty else { return }
+        condition.foundDamaged(dropped.count)
+        Log.warning("cache", "\(dropped.count) blocks of \(key) are damaged on disk and will be fetched again")
+        for block in dropped { try? file.clearSlots(of: block..<block + 1) }
+    }
+
+    /// Takes in what another process has put into the file since it was opened.
+    func takeInSlots(of range: ByteRange) {
+        let blocks = geometry.blocks(in: range)
+        guard let slots = try? file.loadSlots(blocks) else { return }
+        monitor.inspect { state in
+            // Where a checksum is known already, the block was there and was found damaged.
+            for (block, slot) in zip(blocks, slots) where state.blocks[block] == .missing && state.checksums[block] == 0
+            {
+                guard let slot else { continue }
+                state.blocks[block] = .stored
+                state.checksums[block] = slot
+            }
+        }
+    }
+}
