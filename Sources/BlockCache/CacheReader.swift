@@ -49,17 +49,14 @@ package final class CacheReader: Sendable {
             let bytes = try UncachedRead.read(key, version: version, range: range, from: source)
             return bytes.withUnsafeBytes(body)
         }
-        let stamp = object.hold(range)
+        let stamp = object.trustedStamp(of: range)
         let presence = stamp == nil ? object.presence(of: range) : .resident
         let share = cache.share(of: self)
         let plan = planner.withLock {
             $0.read(range, objectSize: version.size, presence: presence, share: share)
         }
-        if let stamp {
-            // The usual warm read looks at the object's state this once.
-            defer { object.letGo() }
-            if plan.isEmpty, let value = object.readTrusted(range, stamp, body) { return value }
-        }
+        // The usual warm read looks at the object's state this once.
+        if let stamp, plan.isEmpty, let value = object.readTrusted(range, stamp, body) { return value }
         return try object.read(range, plan, body)
     }
 

@@ -23,20 +23,19 @@ extension CachedObject {
         return stamp.flatMap { copyTrusted(range, $0, into: buffer) } ?? copyVerified(range, into: buffer)
     }
 
-    /// Counts a reader of blocks that are all verified, until ``letGo()``; nil when they are not.
-    ///
-    /// Returns what the file was then, for ``readTrusted(_:_:_:)``.
-    func hold(_ range: ByteRange) -> FileStamp? {
+    /// What the file was when the blocks of `range` were verified, for ``readTrusted(_:_:_:)``; nil when they are not.
+    func trustedStamp(of range: ByteRange) -> FileStamp? {
         let blocks = geometry.blocks(in: range)
         return monitor.inspect { state in
             guard let stamp = Self.stamp(of: blocks, state) else { return nil }
-            readers.add(1, ordering: .relaxed)
             state.lastRead = range.upper
             return stamp
         }
     }
 
-    /// Answers a reader that ``hold(_:)`` counted; nil when the file is not what it was.
+    /// Answers from verified blocks; nil when the file is not what it was.
+    ///
+    /// Whoever gives blocks up meanwhile changes the file, so this need not count as a reader.
     func readTrusted<Value>(
         _ range: ByteRange,
         _ stamp: FileStamp,
