@@ -7,15 +7,33 @@ internal import Platform
 internal import Synchronization
 
 /// Keeping within the space allowed.
+///
+/// Nothing here passes over all files of a large cache: folders are measured a few at a time, and what is to go is
+/// chosen from the files of a few folders.
 extension BlockCache {
-    private struct StoredFile {
+    struct StoredFile {
         var path: String
         var name: String
-        var bytes: Int64
-        var lastUse: Timestamp
+        var status: FileStatus
+        /// Pinned files have a second name, see ``pin(_:version:)``.
+        var isPinned: Bool
+
+        var bytes: Int64 { status.allocated }
+        var rank: EvictionPolicy.File {
+            EvictionPolicy.File(
+                bytes: bytes,
+                lastUse: status.modified.nanoseconds,
+                isProtected: CacheUse.isProtected(status)
+            )
+        }
     }
 
-    /// Measures when enough may have changed, and removes the least recently used files above the limits.
+    /// How many files are looked at each time; a folder is always looked at as a whole.
+    private static let pace = 1000
+    /// How long a complete measure of a cache that nothing was added to is good for, in seconds.
+    private static let measureAge = 60.0
+
+    /// Measures a part of the cache, and gives up files when it is over a limit.
     ///
     /// To be called every few seconds by the process that reads, and after adopting.
     package func maintain() {
@@ -23,32 +41,114 @@ extension BlockCache {
         if source != nil, shared.condition.isDueForTrial() { tryDisk() }
         defer {
             let left = free < options.minimumFree ? (try? Files.freeSpace(at: options.directory)) ?? .max : free
-            shared.condition.measured(free: left, minimumFree: options.minimumFree)
+            shared.condition.measured(free: left, minimumFree: options.minimumFree, used: usedBytes)
             shared.condition.tell()
         }
-        let now = monotonicSeconds()
-        let open = registry.withLock { $0.objects.values.map { $0.object } }
-        added(open.reduce(0) { $0 + $1.takeUnmeasured() })
-        let isDue = registry.withLock { registry in
-            let growth = min(options.capacity / 16, 256 << 20)
-            return registry.lastScan == 0 || registry.addedSinceScan > growth || now - registry.lastScan > 600
+        for object in registry.withLock({ $0.objects.values.map { $0.object } }) {
+            added(object.takeUnmeasured(), to: object.name)
         }
-        guard isDue || free < options.minimumFree else { return }
-        trim(free: free)
+        measure(atMost: Self.pace)
+        let used = registry.withLock { $0.sizes.total }
+        var surplus = used > options.capacity ? used - options.capacity / 10 * 9 : 0
+        if free < options.minimumFree { surplus = max(surplus, options.minimumFree - free) }
+        if surplus > 0 { trim(surplus) }
     }
 
-    /// The space taken when last measured, plus what may have been added since, in bytes.
-    package var usedBytes: Int64 {
-        registry.withLock { min($0.measured + $0.addedSinceScan, options.capacity) }
-    }
+    /// The space taken, in bytes: an estimate in a cache with very many files.
+    package var usedBytes: Int64 { registry.withLock { $0.sizes.total } }
 
-    /// Removes every file that is not being read; returns the number of bytes given back.
+    /// Measures all of the cache now: for commands, which end soon.
+    package func measureAll() { measure(atMost: .max) }
+
+    /// Removes every file that is neither being read nor pinned; returns the number of bytes given back.
     @discardableResult
     package func clear() -> Int64 {
-        let files = scan()
-        let removed = remove(files, bytes: .max)
-        record(files.reduce(0) { $0 + $1.bytes } - removed)
-        return removed
+        (0..<FolderSizes.count).reduce(0) { removed, folder in
+            removed + files(in: folder).reduce(0) { $0 + remove($1) }
+        }
+    }
+
+    /// Measures folders in turn until so many files were looked at, or each folder was.
+    private func measure(atMost limit: Int) {
+        let now = monotonicSeconds()
+        let isFresh = registry.withLock { registry in
+            registry.sizes.isComplete && !registry.hasGrown && now - registry.measuredAt < Self.measureAge
+        }
+        guard !isFresh || limit == .max else { return }
+        var looked = 0
+        for _ in 0..<FolderSizes.count where looked < limit {
+            let folder = registry.withLock { $0.sizes.next }
+            looked += files(in: folder).count
+        }
+        guard looked < limit else { return }
+        registry.withLock { registry in
+            registry.measuredAt = now
+            registry.hasGrown = false
+        }
+    }
+
+    /// Gives up files until so many bytes are free.
+    ///
+    /// Each round chooses from the files of as many folders as it takes to have a fair sample.
+    private func trim(_ surplus: Int64) {
+        var removed: Int64 = 0
+        var folder = Int.random(in: 0..<FolderSizes.count)
+        var left = FolderSizes.count
+        while left > 0, removed < surplus {
+            var sample: [StoredFile] = []
+            let isWhole = left == FolderSizes.count
+            while left > 0, sample.count < Self.pace {
+                sample += files(in: folder).filter { !isInUse($0) && !$0.isPinned }
+                folder = (folder + 1) % FolderSizes.count
+                left -= 1
+            }
+            let isSample = !(isWhole && left == 0)
+            let victims = EvictionPolicy.victims(of: sample.map(\.rank), surplus: surplus - removed, isSample: isSample)
+            // What is being read, and was never used before, counts as on probation: a pass over one very large file.
+            if victims.contains(where: { CacheUse.isProtected(sample[$0].status) }), releaseFromOpenObjects() { return }
+            for index in victims { removed += remove(sample[index]) }
+        }
+        if removed < surplus { _ = releaseFromOpenObjects() }
+        Log.info("cache", "removed \(removed) of \(surplus) bytes too many")
+    }
+
+    private func isInUse(_ file: StoredFile) -> Bool {
+        registry.withLock { $0.objects[file.name]?.uses ?? 0 > 0 }
+    }
+
+    /// Removes a file unless it is in use; returns the bytes given back.
+    private func remove(_ file: StoredFile) -> Int64 {
+        guard !file.isPinned else { return 0 }
+        let isFree = registry.withLock { registry in
+            guard registry.objects[file.name]?.uses ?? 0 == 0 else { return false }
+            registry.objects[file.name] = nil
+            return true
+        }
+        guard isFree, (try? Files.removeIfPresent(file.path)) != nil else { return 0 }
+        added(-file.bytes, to: file.name)
+        return file.bytes
+    }
+
+    /// Gives back what lies far from where objects are being read; whether that was anything.
+    private func releaseFromOpenObjects() -> Bool {
+        let objects = registry.withLock { $0.objects.values.filter { $0.uses > 0 && !$0.isPinned }.map { $0.object } }
+        return objects.reduce(false) { released, object in
+            let bytes = object.releaseDistantBlocks()
+            added(-bytes, to: object.name)
+            return released || bytes > 0
+        }
+    }
+
+    /// The files of a folder, which counts as measured by that.
+    func files(in folder: Int) -> [StoredFile] {
+        let path = "\(options.directory)/\(FolderSizes.name(folder))"
+        let found = ((try? Files.names(in: path)) ?? []).compactMap { name -> StoredFile? in
+            let file = "\(path)/\(name.string)"
+            guard let status = (try? FileStatus.of(file)) ?? nil, status.isRegularFile else { return nil }
+            return StoredFile(path: file, name: name.string, status: status, isPinned: status.links > 1)
+        }
+        registry.withLock { $0.sizes.measured(folder, bytes: found.reduce(0) { $0 + $1.bytes }) }
+        return found
     }
 
     /// Finds out whether a disk that failed takes bytes again, and gives them back.
@@ -65,61 +165,5 @@ extension BlockCache {
         } catch {
             shared.condition.failed(error as? SystemError ?? SystemError.make(EIO, "write", path))
         }
-    }
-
-    private func trim(free: Int64) {
-        let files = scan()
-        let total = files.reduce(0) { $0 + $1.bytes }
-        var surplus = total > options.capacity ? total - options.capacity / 10 * 9 : 0
-        if free < options.minimumFree { surplus = max(surplus, options.minimumFree - free) }
-        var removed: Int64 = 0
-        if surplus > 0 {
-            removed = remove(files.sorted { $0.lastUse < $1.lastUse }, bytes: surplus)
-            if removed < surplus { releaseFromOpenObjects() }
-            Log.info("cache", "removed \(removed) bytes of \(total)")
-        }
-        record(total - removed)
-    }
-
-    private func record(_ total: Int64) {
-        registry.withLock { registry in
-            registry.measured = total
-            registry.addedSinceScan = 0
-            registry.lastScan = monotonicSeconds()
-        }
-    }
-
-    private func remove(_ files: [StoredFile], bytes: Int64) -> Int64 {
-        var removed: Int64 = 0
-        for file in files where removed < bytes {
-            let isFree = registry.withLock { registry in
-                guard registry.objects[file.name]?.pins ?? 0 == 0 else { return false }
-                registry.objects[file.name] = nil
-                return true
-            }
-            guard isFree, (try? Files.removeIfPresent(file.path)) != nil else { continue }
-            removed += file.bytes
-        }
-        return removed
-    }
-
-    private func releaseFromOpenObjects() {
-        let objects = registry.withLock { $0.objects.values.map { $0.object } }
-        for object in objects { object.releaseDistantBlocks() }
-    }
-
-    private func scan() -> [StoredFile] {
-        var files: [StoredFile] = []
-        for folder in (try? Files.names(in: options.directory)) ?? [] where folder.bytes.count == 2 {
-            let path = "\(options.directory)/\(folder.string)"
-            for name in (try? Files.names(in: path)) ?? [] {
-                let file = "\(path)/\(name.string)"
-                guard let status = (try? FileStatus.of(file)) ?? nil, status.isRegularFile else { continue }
-                files.append(
-                    StoredFile(path: file, name: name.string, bytes: status.allocated, lastUse: status.modified)
-                )
-            }
-        }
-        return files
     }
 }

@@ -58,16 +58,19 @@ package final class BlockCache: Sendable {
 
     struct Registration {
         var object: CachedObject
-        var pins: Int
+        /// Readers that have it open.
+        var uses: Int
         var lastUse: Double
+        var isPinned = false
     }
 
     struct Registry {
         var objects: [String: Registration] = [:]
-        /// Bytes that may have been added since the folder was last measured.
-        var addedSinceScan: Int64 = 0
-        var lastScan: Double = 0
-        var measured: Int64 = 0
+        var sizes = FolderSizes()
+        /// Whether bytes were added since all folders were measured.
+        var hasGrown = false
+        /// When all folders had been measured last, in monotonic seconds.
+        var measuredAt = 0.0
     }
 
     package let options: Options
@@ -140,8 +143,8 @@ package final class BlockCache: Sendable {
             if moorage_renameat2(AT_FDCWD, path, AT_FDCWD, target, UInt32(moorage_RENAME_NOREPLACE)) != 0 {
                 throw SystemError.last("renameat2", target)
             }
-            _ = futimens(file.descriptor.raw, nil)
-            added(version.size)
+            CacheUse.note(file.descriptor, isNew: true)
+            added(version.size, to: Self.name(key, version))
         } catch {
             Log.debug("cache", "not adopted: \(error)")
             try? Files.removeIfPresent(path)
@@ -165,14 +168,17 @@ package final class BlockCache: Sendable {
         _ source: any RangeSource
     ) throws(SystemError) -> CachedObject {
         let name = Self.name(key, version)
-        if let object = pinExisting(name, key, version) { return object }
+        if let object = pinExisting(name, key, version) {
+            CacheUse.note(object.file.descriptor, isNew: false)
+            return object
+        }
         let file = try CacheFile.open(
             filePath(name),
             key: key,
             version: version,
             preferredBlockSize: options.blockSize
         )
-        _ = futimens(file.descriptor.raw, nil)
+        CacheUse.note(file.descriptor, isNew: file.isNew)
         let object = try CachedObject(
             key: key,
             version: version,
@@ -184,10 +190,10 @@ package final class BlockCache: Sendable {
         return registry.withLock { registry in
             // Another thread may have opened it meanwhile; one object must own the file's state.
             if let other = registry.objects[name], other.object.key == key {
-                registry.objects[name]?.pins += 1
+                registry.objects[name]?.uses += 1
                 return other.object
             }
-            registry.objects[name] = Registration(object: object, pins: 1, lastUse: monotonicSeconds())
+            registry.objects[name] = Registration(object: object, uses: 1, lastUse: monotonicSeconds())
             return object
         }
     }
@@ -197,22 +203,21 @@ package final class BlockCache: Sendable {
             guard let found = registry.objects[name], found.object.key == key, found.object.version.isSame(as: version)
             else { return nil }
             // A file without a name keeps nothing for the next start: who comes anew begins another.
-            if found.pins == 0, FileStamp(found.object.file.descriptor.raw)?.links == 0 {
+            if found.uses == 0, FileStamp(found.object.file.descriptor.raw)?.links == 0 {
                 registry.objects[name] = nil
                 return nil
             }
-            registry.objects[name]?.pins += 1
+            registry.objects[name]?.uses += 1
             return found.object
         }
     }
 
     func unpin(_ object: CachedObject) {
-        let bytes = object.takeUnmeasured()
+        added(object.takeUnmeasured(), to: object.name)
         let idle: [CachedObject] = registry.withLock { registry in
-            registry.addedSinceScan += bytes
-            registry.objects[object.name]?.pins -= 1
+            registry.objects[object.name]?.uses -= 1
             registry.objects[object.name]?.lastUse = monotonicSeconds()
-            let unused = registry.objects.filter { $0.value.pins == 0 }
+            let unused = registry.objects.filter { $0.value.uses == 0 }
             guard unused.count > Self.maximumIdle else { return [] }
             let oldest = unused.sorted { $0.value.lastUse < $1.value.lastUse }.prefix(unused.count / 2)
             for entry in oldest { registry.objects[entry.key] = nil }
@@ -221,8 +226,13 @@ package final class BlockCache: Sendable {
         for object in idle { object.cancelFetches() }
     }
 
-    func added(_ bytes: Int64) {
-        registry.withLock { $0.addedSinceScan += bytes }
+    /// Notes bytes that a file takes more, or less.
+    func added(_ bytes: Int64, to name: String) {
+        guard bytes != 0 else { return }
+        registry.withLock { registry in
+            registry.sizes.add(bytes, to: FolderSizes.folder(of: name))
+            if bytes > 0 { registry.hasGrown = true }
+        }
     }
 
     /// The file's name: a hash of what the trailer spells out.

@@ -20,6 +20,8 @@ package struct CacheFile: ~Copyable, Sendable {
     package let geometry: BlockGeometry
     /// False in a cache folder that this user, or nobody, can write to.
     package let isWritable: Bool
+    /// Whether it was made just now, with nothing in it.
+    let isNew: Bool
     private let firstSlot: Int64
 
     private static let magic: [UInt8] = Array("MOORBLK1".utf8)
@@ -30,12 +32,14 @@ package struct CacheFile: ~Copyable, Sendable {
         _ descriptor: consuming FileDescriptor,
         _ geometry: BlockGeometry,
         firstSlot: Int64,
-        isWritable: Bool = true
+        isWritable: Bool = true,
+        isNew: Bool = false
     ) {
         self.descriptor = descriptor
         self.geometry = geometry
         self.firstSlot = firstSlot
         self.isWritable = isWritable
+        self.isNew = isNew
     }
 
     /// Opens the file at `path` when it belongs to this object, else creates it anew.
@@ -48,11 +52,12 @@ package struct CacheFile: ~Copyable, Sendable {
         let geometry = BlockGeometry(size: version.size, preferredBlockSize: preferredBlockSize)
         let header = header(key: key, version: version, blockSize: geometry.blockSize)
         let trailer = trailerOffset(size: version.size)
-        if !holds(path, header, at: trailer) { try create(path, header, at: trailer) }
+        let isNew = !holds(path, header, at: trailer)
+        if isNew { try create(path, header, at: trailer) }
         let firstSlot = trailer + Int64(header.count)
         do throws(SystemError) {
             let descriptor = try FileDescriptor.open(path, O_RDWR | O_NOFOLLOW)
-            return CacheFile(descriptor, geometry, firstSlot: firstSlot)
+            return CacheFile(descriptor, geometry, firstSlot: firstSlot, isNew: isNew)
         } catch {
             guard [EROFS, EACCES, EPERM].contains(error.code) else { throw error }
             let descriptor = try FileDescriptor.open(path, O_RDONLY | O_NOFOLLOW)

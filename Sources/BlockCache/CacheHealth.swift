@@ -14,6 +14,8 @@ package struct CacheHealth: Hashable, Sendable {
     package internal(set) var damagedBlocks = 0
     /// Reads that were answered past the cache.
     package internal(set) var uncachedReads = 0
+    /// The space that was taken when it was measured last, in bytes.
+    package internal(set) var usedBytes: Int64 = 0
     /// What the disk said, nil while it works.
     private var failure: String?
     /// When to try the disk again, in monotonic seconds.
@@ -88,8 +90,11 @@ final class CacheCondition: Sendable {
         if isFailing.exchange(false, ordering: .relaxed) { change { $0.stored() } }
     }
 
-    func measured(free: Int64, minimumFree: Int64) {
-        change { $0.measured(free: free, minimumFree: minimumFree) }
+    func measured(free: Int64, minimumFree: Int64, used: Int64) {
+        change { health in
+            health.usedBytes = used
+            health.measured(free: free, minimumFree: minimumFree)
+        }
     }
 
     func foundDamaged(_ blocks: Int) { count { $0.damagedBlocks += blocks } }

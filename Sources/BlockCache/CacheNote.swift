@@ -23,6 +23,7 @@ package struct CacheNote: ~Copyable, Sendable {
     package func write(_ health: CacheHealth) {
         let warning = (health.warning ?? "").map { $0.isNewline ? " " : $0 }
         var text = "damaged_blocks=\(health.damagedBlocks)\nuncached_reads=\(health.uncachedReads)\n"
+        text += "used_bytes=\(health.usedBytes)\n"
         text += "warning=" + String(warning)
         var bytes = Array(text.utf8.prefix(Self.length - 1))
         bytes += [UInt8](repeating: UInt8(ascii: "\n"), count: Self.length - bytes.count)
@@ -37,6 +38,8 @@ package struct CacheNote: ~Copyable, Sendable {
     package struct Content: Hashable, Sendable {
         package var damagedBlocks = 0
         package var uncachedReads = 0
+        /// The space taken, in bytes; nil when it was not told.
+        package var usedBytes: Int64?
         package var warning: String?
 
         package init() {}
@@ -52,6 +55,7 @@ package struct CacheNote: ~Copyable, Sendable {
             switch parts[0] {
             case "damaged_blocks": content.damagedBlocks = Int(parts[1]) ?? 0
             case "uncached_reads": content.uncachedReads = Int(parts[1]) ?? 0
+            case "used_bytes": content.usedBytes = Int64(parts[1])
             case "warning": content.warning = parts[1].isEmpty ? nil : String(parts[1])
             default: continue
             }

@@ -81,12 +81,15 @@ extension CachedObject {
 /// Eviction.
 extension CachedObject {
     /// Gives back disk space of blocks away from the last read, unless the object is being read from this instant.
-    func releaseDistantBlocks() {
+    ///
+    /// Returns the number of bytes.
+    func releaseDistantBlocks() -> Int64 {
         monitor.inspect { releaseDistantBlocks(&$0) }
     }
 
-    private func releaseDistantBlocks(_ state: inout State) {
-        guard readers.load(ordering: .acquiring) == 0 else { return }
+    private func releaseDistantBlocks(_ state: inout State) -> Int64 {
+        guard readers.load(ordering: .acquiring) == 0 else { return 0 }
+        var released: Int64 = 0
         let near = ByteRange(max(0, state.lastRead - (16 << 20)), state.lastRead + (64 << 20))
         let busy = state.fetches.map { $0.owned } + [near]
         var first: Int?
@@ -99,19 +102,23 @@ extension CachedObject {
                 state.checksums[block] = 0
                 first = first ?? block
             } else if let begin = first {
-                release(begin..<block)
+                released += release(begin..<block)
                 first = nil
             }
         }
+        return released
     }
 
     /// Gives back the space of neighbouring blocks that count as missing.
-    private func release(_ blocks: Range<Int>) {
+    ///
+    /// Returns how much it was, in bytes.
+    private func release(_ blocks: Range<Int>) -> Int64 {
         try? file.clearSlots(of: blocks)
         let lower = geometry.range(of: blocks.lowerBound).lower
         let count = geometry.range(of: blocks.upperBound - 1).upper - lower
         let mode = moorage_FALLOC_FL_PUNCH_HOLE | moorage_FALLOC_FL_KEEP_SIZE
         _ = moorage_fallocate(file.descriptor.raw, mode, lower, count)
+        return count
     }
 
     /// The bytes written since this was asked last.

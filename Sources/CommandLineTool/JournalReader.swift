@@ -55,7 +55,7 @@ enum CacheFolder {
     /// What the cache takes on the disk, in bytes.
     static func usedBytes(_ volume: VolumeDescription, _ places: VolumePlaces) -> Int64 {
         let cache = open(volume, places)
-        cache.maintain()
+        cache.measureAll()
         return cache.usedBytes
     }
 }

@@ -32,7 +32,7 @@ enum CacheCommand {
         let rows = volumes.map { volume in
             let cache = CacheFolder.open(volume, instance.directories.places(of: volume))
             let cleared = verb == "clear" ? cache.clear() : 0
-            cache.maintain()
+            cache.measureAll()
             return CacheReport.Volume(
                 id: volume.id,
                 remote: volume.remote,

@@ -38,7 +38,7 @@ extension Engine {
         var report = VolumeReport.empty(session.description, session.places)
         report.connection = volume.connectionName
         report.error = volume.trouble
-        report.cache.bytes = session.cache.usedBytes
+        if report.mountpoint == nil { report.cache.bytes = session.cache.usedBytes }
         do throws(JournalError) {
             let counts = try session.journal.counts()
             report.pending = VolumeReport.Pending(files: counts.total, bytes: counts.bytes)
@@ -125,7 +125,7 @@ extension VolumeReport.Cache {
     package init(bytes: Int64, limit: Int64, note: String, isMounted: Bool) {
         let content = CacheNote.read(note)
         self.init(
-            bytes: bytes,
+            bytes: isMounted ? content.usedBytes ?? bytes : bytes,
             limit: limit,
             damagedBlocks: content.damagedBlocks,
             uncachedReads: content.uncachedReads,

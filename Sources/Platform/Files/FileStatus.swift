@@ -11,6 +11,8 @@ package struct FileStatus: Sendable, Hashable {
     package var mode: UInt32
     package var uid: UInt32
     package var gid: UInt32
+    /// How many names it has.
+    package var links: UInt64
     package var size: Int64
     /// The space taken on disk, in bytes.
     package var allocated: Int64
@@ -23,6 +25,7 @@ package struct FileStatus: Sendable, Hashable {
         mode = status.st_mode
         uid = status.st_uid
         gid = status.st_gid
+        links = UInt64(status.st_nlink)
         size = Int64(status.st_size)
         allocated = Int64(status.st_blocks) * 512
         modified = Timestamp(seconds: Int64(status.st_mtim.tv_sec), nanoseconds: Int64(status.st_mtim.tv_nsec))
