@@ -237,8 +237,16 @@ package final class BlockCache: Sendable {
 
     /// The file's name: a hash of what the trailer spells out.
     static func name(_ key: ObjectKey, _ version: ObjectVersion) -> String {
-        let validator = version.entityTag?.fieldValue ?? "\(version.lastModified?.seconds ?? 0)"
-        let bytes = key.bytes + [0] + Array("\(validator)\0\(version.size)".utf8)
+        name(
+            key,
+            validator: version.entityTag?.fieldValue ?? "\(version.lastModified?.seconds ?? 0)",
+            size: version.size
+        )
+    }
+
+    /// The same, of the entity tag, or without one of the time in seconds.
+    static func name(_ key: ObjectKey, validator: String, size: Int64) -> String {
+        let bytes = key.bytes + [0] + Array("\(validator)\0\(size)".utf8)
         let hash = bytes.withUnsafeBytes { XXH3_128bits($0.baseAddress, $0.count) }
         return hexadecimalString(
             [hash.high64, hash.low64].flatMap { word in

@@ -24,11 +24,11 @@ package struct CacheFile: ~Copyable, Sendable {
     let isNew: Bool
     private let firstSlot: Int64
 
-    private static let magic: [UInt8] = Array("MOORBLK1".utf8)
-    private static let slotSize = 16
+    static let magic: [UInt8] = Array("MOORBLK1".utf8)
+    static let slotSize = 16
     private static let guardSeed: UInt64 = 0x4D6F_6F72_6167_6531
 
-    private init(
+    init(
         _ descriptor: consuming FileDescriptor,
         _ geometry: BlockGeometry,
         firstSlot: Int64,
@@ -151,7 +151,7 @@ package struct CacheFile: ~Copyable, Sendable {
         return moorage_XXH3_64bits(part.baseAddress, count)
     }
 
-    private static func trailerOffset(size: Int64) -> Int64 { (size + 4095) / 4096 * 4096 }
+    static func trailerOffset(size: Int64) -> Int64 { (size + 4095) / 4096 * 4096 }
 
     private static func header(key: ObjectKey, version: ObjectVersion, blockSize: Int64) -> [UInt8] {
         var header = magic
@@ -183,6 +183,10 @@ package struct CacheFile: ~Copyable, Sendable {
         (0..<8).map { UInt8(truncatingIfNeeded: value >> (UInt64($0) * 8)) }
     }
 
+    static func integer(_ bytes: [UInt8], at offset: Int) -> UInt64 {
+        (0..<8).reduce(0) { $0 | UInt64(bytes[offset + $1]) << (UInt64($1) * 8) }
+    }
+
     private static func write(
         _ bytes: [UInt8],
         to file: borrowing FileDescriptor,
@@ -199,7 +203,7 @@ package struct CacheFile: ~Copyable, Sendable {
         }
     }
 
-    private static func read(
+    static func read(
         _ file: borrowing FileDescriptor,
         into bytes: inout [UInt8],
         at offset: Int64

@@ -2,6 +2,7 @@
 # Copyright the Moorage authors
 """The cache is deleted, cut short or overwritten while files are read from it: right bytes or an error, never others."""
 
+import json
 import os
 import random
 
@@ -158,3 +159,45 @@ def test_an_open_file_can_be_changed_after_the_cache_was_deleted(direct, client)
     assert client.head_object(Bucket="bucket", Key="d/chmod")["Metadata"]["mode"] == str(0o100600)
     assert direct.conflicts() == 0
     mount.unmount()
+
+
+def test_verify_finds_what_is_damaged_and_drops_it(direct, client, seed):
+    """Mounted or not; the next read fetches what was dropped, and verify is content then."""
+    data = {name: random.Random(f"{seed}{name}").randbytes(SIZE) for name in ("a/f", "b/f")}
+    for name, body in data.items():
+        client.put_object(Bucket="bucket", Key=name, Body=body)
+    mount = direct.mount("s3://bucket")
+
+    def verify(*words, check=True):
+        result = direct.run("cache", "verify", "--json", *words, check=check)
+        (volume,) = json.loads(result.stdout)["volumes"]
+        return volume, result.returncode
+
+    def read():
+        for name, body in data.items():
+            descriptor = os.open(mount / name, os.O_RDONLY | os.O_DIRECT)
+            assert b"".join(os.pread(descriptor, 1 << 20, offset) for offset in range(0, SIZE, 1 << 20)) == body
+            os.close(descriptor)
+
+    for when in ("mounted", "unmounted"):
+        read()
+        volume, status = verify()
+        assert (volume["files"], volume["damaged_blocks"], status) == (2, 0, 0)
+        assert volume["sound_bytes"] == 2 * SIZE
+        if when == "unmounted":
+            mount.unmount()
+        for path in cached_files(direct):
+            with open(path, "r+b") as file:
+                for offset in (5, SIZE // 2):
+                    file.seek(offset)
+                    file.write(bytes([data["a/f"][offset] ^ 1, data["b/f"][offset] ^ 2]))
+        volume, status = verify(mount / "a", check=False)
+        assert (volume["files"], volume["damaged_blocks"], status) == (1, 2, 1)
+        assert direct.run("cache", "verify", "s3://bucket", check=False).returncode == 1
+        assert verify()[0]["damaged_blocks"] == 0, "what is wrong is dropped"
+    stray = cached_files(direct)[0]
+    os.truncate(stray, 100)
+    assert verify(check=False)[0]["damaged_files"] == 1 and not os.path.exists(stray)
+    mount = mount.mount_again()
+    read()
+    assert verify()[0]["sound_bytes"] == 2 * SIZE

@@ -9,12 +9,14 @@ internal import Control
 enum CacheCommand {
     static let definition = CommandDefinition(
         name: "cache",
-        operands: "[show|clear] [PATH|REMOTE] | refresh PATH...",
+        operands: "[show|clear] [PATH|REMOTE] | verify [PATH|REMOTE ...] | refresh PATH...",
         operandCount: 0...1000,
         flags: [FlagDefinition("json", nil, "print one JSON document")],
-        summary: "show, clear or refresh what is cached of remote files",
+        summary: "show, verify, clear or refresh what is cached of remote files",
         details: """
-            clear removes every cached block that is not being read. It can run at any time and never touches
+            verify compares every block kept of the named files, folders or volumes, else of all, with its checksum
+            and drops the wrong ones, which are fetched again when they are read; it exits with 1 when there were any.
+            clear removes every cached block that is not being read. Both can run at any time and never touch
             what is not remote yet.
 
             refresh has a mount ask its remote anew, whatever metadata_age and kernel_age say: for a file, or for a
@@ -23,12 +25,16 @@ enum CacheCommand {
     ) { arguments throws(CommandFailure) in
         let verb = arguments.operands.first ?? "show"
         if verb == "refresh" { return try CacheRefresh.run(Array(arguments.operands.dropFirst())) }
-        guard arguments.operands.count < 3 else { throw .usage("cache \(verb): one path or remote at a time") }
-        guard verb == "show" || verb == "clear" else {
-            throw .usage("cache: unknown verb \(verb): use show, clear or refresh")
+        guard ["show", "verify", "clear"].contains(verb) else {
+            throw .usage("cache: unknown verb \(verb): use show, verify, clear or refresh")
         }
         let instance = try Instance.current()
-        let volumes = try selected(arguments.operands.dropFirst().first, instance)
+        let words = Array(arguments.operands.dropFirst())
+        if verb == "verify" {
+            return try CacheVerificationCommand.run(words, asJSON: arguments.has("json"), instance)
+        }
+        guard words.count <= 1 else { throw .usage("cache: \(verb) takes one PATH or REMOTE at most") }
+        let volumes = try selected(words.first, instance)
         let rows = volumes.map { volume in
             let cache = CacheFolder.open(volume, instance.directories.places(of: volume))
             let cleared = verb == "clear" ? cache.clear() : 0
