@@ -60,6 +60,12 @@ package final class CacheReader: Sendable {
         return try object.read(range, plan, body)
     }
 
+    /// Gets the bytes of `range` onto the local disk; false when that does not take them.
+    func keep(_ range: ByteRange) throws(StoreError) -> Bool {
+        guard let object = object() else { return false }
+        return try object.keep(range)
+    }
+
     /// Whether every byte of `range` is on the local disk.
     package func isResident(_ range: ByteRange) -> Bool {
         held.withLock { $0 }?.isResident(range) ?? false

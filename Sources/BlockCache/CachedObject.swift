@@ -121,6 +121,13 @@ package final class CachedObject: Sendable {
         return bytes.withUnsafeBytes(body)
     }
 
+    /// Gets the bytes of `range` into the file; false when the disk does not take them.
+    func keep(_ range: ByteRange) throws(StoreError) -> Bool {
+        guard try makeResident(range, ahead: []) else { return false }
+        monitor.inspect { $0.readers -= 1 }
+        return true
+    }
+
     /// Where the bytes of `range` are now.
     package func presence(of range: ByteRange) -> ReadPresence {
         let blocks = geometry.blocks(in: range)

@@ -55,7 +55,8 @@ package enum CommandLineTool {
     static let commands: [CommandDefinition] = [
         MountCommand.definition, UnmountCommand.definition, StatusCommand.definition, UploadsCommand.definition,
         FlushCommand.definition, ServeCommand.definition, ListCommand.definition, PolicyCommand.definition,
-        CacheCommand.definition, DoctorCommand.definition, FlusherCommand.definition, DocumentationCommand.definition,
+        CacheCommand.definition, PinCommand.pin, PinCommand.unpin, PinCommand.pins,
+        DoctorCommand.definition, FlusherCommand.definition, DocumentationCommand.definition,
     ]
 
     private static func run(_ arguments: [String]) throws(CommandFailure) -> Int32 {

@@ -118,6 +118,9 @@ package struct VolumePlaces: Sendable, Hashable {
     /// Where the mount tells how its cache is: not on the cache's disk, which may be what fails.
     package var cacheNote: String { state + "/cache.note" }
 
+    /// The list of what is pinned.
+    package var pins: String { state + "/pins" }
+
     /// Names this state folder of this machine to the remote, where other machines and users write too.
     package var owner: String {
         let machine = ["/etc/machine-id", "/proc/sys/kernel/hostname"].map { path in

@@ -26,6 +26,9 @@ package final class FileSystem: Sendable {
     let committer: GroupCommitter
     let flushed = FlushedFiles()
     let reserve: DiskReserve
+    /// The list of pinned paths.
+    let pins: PinStore
+    private let pinner: Pinner
     /// Called after each change that the flusher should look at; must not block.
     let onChange: @Sendable () -> Void
     /// What the flusher says about a path's upload, for the extended attributes.
@@ -37,6 +40,7 @@ package final class FileSystem: Sendable {
         journal: Journal,
         catalog: Catalog,
         cache: BlockCache,
+        pins: PinStore,
         onChange: @escaping @Sendable () -> Void,
         uploadState: @escaping @Sendable (ObjectKey) -> UploadState? = { _ in nil }
     ) {
@@ -51,12 +55,14 @@ package final class FileSystem: Sendable {
             onChange()
         }
         self.uploadState = uploadState
+        self.pins = pins
         view = RemoteView(
             remote: remote,
             catalog: catalog,
             options: options,
             journal: journal
         )
+        pinner = Pinner(store: pins, cache: cache, view: view)
         table = InodeTable(
             root: FileAttributes(
                 mode: FileAttributes.directoryType | 0o777 & ~options.umask,
@@ -72,6 +78,7 @@ package final class FileSystem: Sendable {
     /// The last call.
     package func shutDown() {
         flushed.stop()
+        pinner.stop()
         for inode in table.all where inode.kind == .file {
             do throws(FileError) {
                 try recordContent(of: inode, sealing: true)
@@ -89,6 +96,7 @@ package final class FileSystem: Sendable {
         try translating {
             try committer.start { [weak self] in self?.reopenFlushed() ?? false }
             try view.start()
+            try pinner.start()
         }
     }
 

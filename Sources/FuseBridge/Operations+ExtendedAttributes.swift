@@ -6,7 +6,7 @@ internal import CFuse
 internal import FileSystem
 internal import Glibc
 
-/// Extended attributes: Moorage's own, read-only but for the one that refreshes.
+/// Extended attributes: Moorage's own, read-only but for the pin and the one that refreshes.
 extension Operations {
     static func addExtendedAttributes(to table: inout fuse_lowlevel_ops) {
         table.getxattr = { raw, number, text, size in

@@ -161,3 +161,68 @@ import Testing
         #expect(estimate != exact && estimate > exact / 2 && estimate < exact * 2)
     }
 }
+
+@Suite struct PinTests {
+    private let folder: TemporaryFolder
+
+    init() throws {
+        folder = try TemporaryFolder()
+    }
+
+    @Test func pinsOfAnyNameReadBack() {
+        var list = PinList()
+        let paths = ["", "a", "a b/ü", "new\nline", "100%", "a%0Ab"].map { ObjectKey($0) }
+        for path in paths { _ = list.insert(path) }
+        #expect(PinList(parsing: list.text) == list)
+        #expect(list.paths == paths.sorted())
+        #expect(PinList(parsing: Array("no slash\n/%zz\n/%4\n/ok\n".utf8)).paths == [ObjectKey("ok")])
+    }
+
+    @Test func aPinOfAFolderCoversWhatIsInIt() {
+        var list = PinList(parsing: Array("/a/b\n".utf8))
+        #expect(["a/b", "a/b/c/d", "a/bc", "a"].map { list.covers(ObjectKey($0)) } == [true, true, false, false])
+        #expect(!list.contains(ObjectKey("a/b/c")))
+        let removed = [list.remove(ObjectKey("a/b/c")), list.remove(ObjectKey("a/b")), list.remove(ObjectKey("a/b"))]
+        #expect(removed == [false, true, false])
+    }
+
+    @Test func theProgressOfPinsIsTold() throws {
+        let store = PinStore(path: folder.path + "/pins")
+        #expect(store.progress().isEmpty && store.load() == PinList() && store.revision.isEmpty)
+        var first = PinProgress(path: ObjectKey("a b"))
+        (first.files, first.bytesTotal, first.bytesPresent) = (3, 100, 50)
+        var second = PinProgress(path: .root)
+        second.problem = "no\nroom"
+        try store.tell([first, second])
+        second.problem = "no room"
+        #expect(store.progress() == [first, second])
+    }
+
+    @Test func whatIsHeldIsNeitherEvictedNorCleared() throws {
+        let version = ObjectVersion(entityTag: EntityTag(opaque: "v"), size: 100_000)
+        let options = BlockCache.Options(directory: folder.path, capacity: 10, minimumFree: 0)
+        let source = FakeSource()
+        var names = Set<String>()
+        do {
+            let cache = BlockCache(options: options, source: source)
+            for name in ["held", "other"] {
+                let reader = cache.reader(of: ObjectKey(name), version: version)
+                #expect(try reader.complete(while: { true }))
+                #expect(reader.residentBytes == 100_000)
+                if name == "held" { names = [try cache.hold(reader)] }
+            }
+        }
+        // Another process sees it too.
+        let cache = BlockCache(options: options, source: source)
+        cache.maintain()
+        cache.clear()
+        #expect(try folder.files().count == 2, "the file and its second name")
+        #expect(cache.reader(of: ObjectKey("held"), version: version).isResident(ByteRange(0, 100_000)))
+        cache.releaseHeld(except: names)
+        cache.clear()
+        #expect(try folder.files().count == 2)
+        cache.releaseHeld(except: [])
+        cache.clear()
+        #expect(try folder.files().isEmpty)
+    }
+}

@@ -52,6 +52,7 @@ final class Volume {
             journal: journal,
             catalog: catalog,
             cache: BlockCache(options: options, source: remote),
+            pins: PinStore(path: folder + "/state/pins"),
             onChange: {}
         )
     }

@@ -50,6 +50,7 @@ struct MountProcess {
                 journal: journal,
                 catalog: catalog,
                 cache: cache,
+                pins: PinStore(path: places.pins),
                 onChange: { link.wake() },
                 uploadState: { [launcher = instance.launcher, id = volume.id] path in
                     UploadState(of: path, in: id, launcher)

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import BlockCache
+internal import Catalog
+internal import ObjectStore
+internal import Platform
+internal import Synchronization
+
+/// Keeps what is pinned whole in the cache: fetches it in the background, one file after the other.
+///
+/// Goes over the pins when they change and every few ages of the metadata, so that new files and new versions come in.
+/// What is pinned no more, and old versions, are let go only after a round in which every pin could be looked at.
+final class Pinner: Sendable {
+    private struct State {
+        var isStopping = false
+        var isRunning = false
+    }
+
+    private let store: PinStore
+    private let cache: BlockCache
+    private let view: RemoteView
+    private let state = Monitor(State())
+    /// The names of held files that were seen to be whole, so that a round costs them one stat(2).
+    private let whole = Lock(Set<String>())
+    /// How often to look whether the list was changed by a command, in seconds.
+    private static let glance = 1.0
+    /// The most files that pins may cover: their names are held in memory for a round.
+    private static let maximumFiles = 200_000
+
+    init(store: PinStore, cache: BlockCache, view: RemoteView) {
+        self.store = store
+        self.cache = cache
+        self.view = view
+    }
+
+    func start() throws(SystemError) {
+        state.inspect { $0.isRunning = true }
+        try Thread.detached(name: "pins") { [self] in
+            run()
+            state.update { $0.isRunning = false }
+        }
+    }
+
+    func stop() {
+        state.update { $0.isStopping = true }
+        _ = state.wait(timeout: 10) { $0.isRunning ? nil : true }
+    }
+
+    private var isStopping: Bool { state.inspect { $0.isStopping } }
+
+    private func run() {
+        let interval = max(5, view.options.metadataAge * 3)
+        var seen: [Int64]?
+        var nextRound = 0.0
+        while !isStopping {
+            let revision = store.revision
+            if revision != seen || (!revision.isEmpty && monotonicSeconds() >= nextRound) {
+                seen = revision
+                round(store.load(), revision)
+                nextRound = monotonicSeconds() + interval
+            }
+            _ = state.wait(timeout: Self.glance) { $0.isStopping ? true : nil }
+        }
+    }
+
+    /// One file that is to be kept, and the pins that want it.
+    private struct Target {
+        var version: ObjectVersion
+        var pins: [Int]
+    }
+
+    private func round(_ list: PinList, _ revision: [Int64]) {
+        var progress = list.paths.map { PinProgress(path: $0) }
+        var targets: [ObjectKey: Target] = [:]
+        for (index, path) in list.paths.enumerated() where !isStopping {
+            do throws(FileError) {
+                try collect(path) { entry in
+                    guard let version = entry.version, targets.count < Self.maximumFiles else { return }
+                    progress[index].files += 1
+                    progress[index].bytesTotal += version.size
+                    targets[entry.path, default: Target(version: version, pins: [])].pins.append(index)
+                }
+            } catch {
+                progress[index].problem = "\(error)"
+            }
+        }
+        if targets.count >= Self.maximumFiles {
+            Log.warning("pins", "no more than \(Self.maximumFiles) files are kept")
+        }
+        let isWhole = progress.allSatisfy { $0.problem == nil } && !isStopping
+        let kept = keep(targets, &progress) { self.store.revision == revision && !self.isStopping }
+        whole.withLock { $0.formIntersection(kept) }
+        if isWhole, !isStopping { cache.releaseHeld(except: kept) }
+        tell(progress)
+    }
+
+    /// Calls `body` with each file at or below a path.
+    private func collect(_ path: ObjectKey, _ body: (CatalogEntry) -> Void) throws(FileError) {
+        if !path.isRoot { try view.freshen(path.name, in: path.parent) }
+        let entry = try translating { try view.entry(path) }
+        switch entry?.kind {
+        case .file: entry.map(body)
+        case .directory: try collectFolder(path, body)
+        case .absent, nil: break
+        }
+    }
+
+    private func collectFolder(_ folder: ObjectKey, _ body: (CatalogEntry) -> Void) throws(FileError) {
+        var folders = [folder]
+        while let next = folders.popLast(), !isStopping {
+            try view.freshen(next)
+            for entry in try translating({ try view.contents(of: next).entries }) {
+                if entry.kind == .directory { folders.append(entry.path) } else if entry.kind == .file { body(entry) }
+            }
+        }
+    }
+
+    /// Fetches the files in order, as many as fit; returns the names of those that are held.
+    private func keep(
+        _ targets: [ObjectKey: Target],
+        _ progress: inout [PinProgress],
+        while isWanted: () -> Bool
+    ) -> Set<String> {
+        var names = Set<String>()
+        var room = cache.options.capacity
+        var toldAt = 0.0
+        for (key, target) in targets.sorted(by: { $0.key < $1.key }) {
+            guard target.version.size <= room else {
+                for pin in target.pins { progress[pin].problem = "does not fit into cache_size" }
+                continue
+            }
+            room -= target.version.size
+            let (present, problem, name) = keep(key, target.version, isWanted)
+            if let name { names.insert(name) }
+            for pin in target.pins {
+                progress[pin].bytesPresent += present
+                if let problem { progress[pin].problem = problem }
+            }
+            if monotonicSeconds() > toldAt + 1 {
+                toldAt = monotonicSeconds()
+                tell(progress)
+            }
+        }
+        return names
+    }
+
+    private func keep(
+        _ key: ObjectKey,
+        _ version: ObjectVersion,
+        _ isWanted: () -> Bool
+    ) -> (present: Int64, problem: String?, name: String?) {
+        if let name = cache.heldName(of: key, version: version), whole.withLock({ $0.contains(name) }) {
+            return (version.size, nil, name)
+        }
+        let reader = cache.reader(of: key, version: version)
+        var name: String?
+        do {
+            name = try cache.hold(reader)
+            let isComplete = try reader.complete(while: isWanted)
+            if isComplete, let name { whole.withLock { _ = $0.insert(name) } }
+            let problem = isComplete || !isWanted() ? nil : cache.health.warning ?? "the cache does not take it"
+            return (reader.residentBytes, problem, name)
+        } catch {
+            return (reader.residentBytes, "\(key): \(error)", name)
+        }
+    }
+
+    private func tell(_ progress: [PinProgress]) {
+        do throws(SystemError) {
+            try store.tell(progress)
+        } catch {
+            Log.warning("pins", "cannot tell how far they are: \(error)")
+        }
+    }
+}
