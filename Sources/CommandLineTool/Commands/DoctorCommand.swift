@@ -3,6 +3,7 @@
 
 internal import Configuration
 internal import Control
+internal import FuseBridge
 internal import Glibc
 internal import Platform
 
@@ -28,7 +29,7 @@ enum DoctorCommand {
         flags: [],
         summary: "check everything a mount needs"
     ) { arguments throws(CommandFailure) in
-        var findings = [fuseDevice(), fusermount()]
+        var findings = [fuseDevice(), fusermount(), passthrough()]
         findings += allowOther()
         let instance: Instance
         do throws(CommandFailure) {
@@ -73,6 +74,15 @@ enum DoctorCommand {
             return Finding(verdict: .bad, text: "\(path) is not setuid root; reinstall the package fuse3")
         }
         return Finding(verdict: .good, text: "fusermount3 is \(path)")
+    }
+
+    private static func passthrough() -> Finding {
+        let reason = PassthroughAbility.ofThisMachine().reason
+        return Finding(
+            verdict: .notice,
+            text:
+                "FUSE passthrough for whole cached files is not used: \(reason); they are spliced from the cache instead"
+        )
     }
 
     private static func allowOther() -> [Finding] {
