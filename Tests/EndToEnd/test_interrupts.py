@@ -16,6 +16,8 @@ import pytest
 
 from harness.instance import is_mounted
 from harness.processes import is_alive, run, wait_until
+from harness.trees import write_file
+from test_plain_http_servers import age, make_web, mount_web, web_instance  # noqa: F401
 
 AT_ONCE = 7
 
@@ -90,6 +92,25 @@ def test_who_is_killed_dies_at_once(known, proxy, name, number):
     assert run(words, cwd=known / "folder", check=False).returncode == 0
 
 
+@pytest.mark.parametrize("words", [["stat", "file"], ["dd", "if=young", "iflag=direct"], ["dd", "if=file", "iflag=direct"]],
+                         ids=["stat", "whole", "range"])
+def test_who_waits_for_a_web_server_dies_at_once(make_web, web_instance, make_proxy, words):  # noqa: F811
+    web = make_web("nginx-json")
+    write_file(os.path.join(web.root, "file"), b"x" * 8192)
+    age(web.root)
+    write_file(os.path.join(web.root, "young"), b"x" * 8192)
+    proxy = make_proxy(web.address)
+    mount = mount_web(web_instance, proxy.url + "/")
+    if words[0] == "dd":
+        os.stat(mount / words[1].removeprefix("if="))
+    path = "/young" if words[1] == "if=young" else "/file"
+    rule = proxy.rule("hold", times="all", method="HEAD" if words[0] == "stat" else "GET", path=path)
+    process = subprocess.Popen(words, cwd=mount.path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    rule.wait()
+    process.kill()
+    assert process.wait(AT_ONCE) == -signal.SIGKILL
+
+
 def test_a_kill_counts_after_signals_that_did_not(known, proxy):
     rule = proxy.rule("hold", times="all", method="HEAD")
     process = subprocess.Popen([sys.executable, "-c", TIMER, "stat", known / "folder/file"], stdout=subprocess.PIPE)
@@ -135,14 +156,20 @@ def test_a_signal_ends_a_mount_whose_reads_hang(known, proxy, flags):
     wait_until(lambda: not is_mounted(known.path), what="the end of the mount")
 
 
-def test_readahead_that_nobody_waits_for_does_not_hold_up_an_unmount(known, proxy):
+@pytest.mark.parametrize("command", ["moorage", "fusermount3"])
+def test_readahead_that_nobody_waits_for_does_not_hold_up_an_unmount(known, proxy, command):
     rule = proxy.rule("hold", times="all", method="GET", path="/bucket/folder/file")
+    pid = known.pid
     reader = subprocess.Popen(["cat", known / "folder/file"], stdout=subprocess.PIPE)
     rule.wait()
     reader.kill()
     assert reader.wait(AT_ONCE) == -signal.SIGKILL
-    known.unmount(timeout=AT_ONCE)
+    if command == "moorage":
+        known.unmount(timeout=AT_ONCE)
+    else:
+        run(["fusermount3", "-u", known.path], timeout=AT_ONCE)
     assert not is_mounted(known.path)
+    wait_until(lambda: not is_alive(pid), 20, "the end of the mount's process")
 
 
 def test_a_remote_that_swallows_everything_hangs_neither_ls_nor_df(known, proxy):
