@@ -34,6 +34,7 @@ package enum OptionName: String, Hashable, Sendable, CaseIterable {
     case gid
     case umask
     case metadataAge = "metadata_age"
+    case serverModificationTime = "use_server_modtime"
     case kernelAge = "kernel_age"
     // Local state.
     case stateDirectory = "state_dir"

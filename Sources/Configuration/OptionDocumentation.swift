@@ -11,7 +11,13 @@ package enum OptionDocumentation {
             [.username, .password, .bearerToken, .authorityFile, .clientCertificate, .clientKey]
         ),
         ("Uploads", [.uploadProtocol, .partSize, .quietPeriod, .lateRequests, .parallelFiles, .parallelParts]),
-        ("The mount", [.readOnly, .noExecution, .allowOther, .uid, .gid, .umask, .metadataAge, .kernelAge]),
+        (
+            "The mount",
+            [
+                .readOnly, .noExecution, .allowOther, .uid, .gid, .umask, .metadataAge, .kernelAge,
+                .serverModificationTime,
+            ]
+        ),
         ("Local state", [.stateDirectory, .cacheDirectory, .cacheSize, .cacheFree, .blockSize]),
     ]
 

@@ -11,7 +11,8 @@ extension OptionName {
             accessDefinition
         case .uploadProtocol, .partSize, .quietPeriod, .lateRequests, .parallelFiles, .parallelParts:
             uploadDefinition
-        case .readOnly, .noExecution, .allowOther, .uid, .gid, .umask, .metadataAge, .kernelAge:
+        case .readOnly, .noExecution, .allowOther, .uid, .gid, .umask, .metadataAge, .kernelAge,
+            .serverModificationTime:
             mountDefinition
         case .stateDirectory, .cacheDirectory, .cacheSize, .cacheFree, .blockSize:
             storageDefinition
@@ -145,6 +146,14 @@ extension OptionName {
                 "10s",
                 "TIME",
                 "How old names and attributes may be before the remote is asked again."
+            )
+        case .serverModificationTime:
+            row(
+                .flag,
+                .volume,
+                "false",
+                "",
+                "S3: show the server's time and the default mode instead of asking for what a listing does not tell."
             )
         default:
             row(.seconds(0...3600), .policy, "1s", "TIME", "How long the kernel may keep names and attributes.")

@@ -32,11 +32,33 @@ extension FileSystem {
             guard let path = table.path(of: inode.number), case .remote(_, nil) = try presence(path) else { return }
             try view.describe(path)
         }
+        try learnAttributes(of: inode)
         let folders = table.path(of: inode.number).flatMap { table.inode(at: $0.parent)?.number }.map { [$0] } ?? []
         let hasRow = try knowing(folders) { knowledge throws(FileError) in
             try namespace.shared { () throws(FileError) in try change(inode, changes, knowledge) }
         }
         if hasRow { onChange() }
+    }
+
+    /// Has the remote tell what a file shows default attributes for, before a row is made of it, which keeps them all.
+    func learnAttributes(of inode: Inode) throws(FileError) {
+        guard options.usesServerModificationTime, let path = table.path(of: inode.number) else { return }
+        guard try learnAttributes(at: path) else { return }
+        let isSame = try namespace.shared { () throws(FileError) in
+            guard case .remote(_, let attributes?) = try presence(path) else { return true }
+            guard attributes.inodeKind == inode.kind else { return false }
+            return try follow(inode, at: path)
+        }
+        if !isSame { throw .stale }
+    }
+
+    /// Whether the remote had to be asked.
+    func learnAttributes(at path: ObjectKey) throws(FileError) -> Bool {
+        guard options.usesServerModificationTime, case .remote(let entry, _) = try presence(path),
+            !view.isDescribed(entry)
+        else { return false }
+        try view.describe(path)
+        return true
     }
 
     /// True when the journal has a row for it.

@@ -24,7 +24,7 @@ extension FileSystem {
         guard flags & ~(Self.noReplace | Self.exchange) == 0 else { throw .invalidArgument }
         try freshen(folder(newParent))
         try knowing([parent, newParent]) { knowledge throws(FileError) in
-            let source = try find(parent, name)
+            let source = try findDescribed(parent, name)
             let isExchange = flags & Self.exchange != 0
             let mayReplace = flags & Self.noReplace == 0
             let move = Move(parent, name, newParent, newName, knowledge, mayReplace: mayReplace)
@@ -32,6 +32,13 @@ extension FileSystem {
             try source.kind == .directory ? moveFolder(source, move) : moveFile(move)
         }
         onChange()
+    }
+
+    /// The inode under a name with the attributes that move with it.
+    private func findDescribed(_ parent: InodeNumber, _ name: ObjectKey) throws(FileError) -> Inode {
+        let inode = try find(parent, name)
+        guard try learnAttributes(at: path(of: parent).appending(name)) else { return inode }
+        return try find(parent, name)
     }
 
     private struct Move {
@@ -163,7 +170,7 @@ extension FileSystem {
 
     private func exchangeNames(_ move: Move) throws(FileError) {
         let (parent, name, newParent, newName) = (move.parent, move.name, move.newParent, move.newName)
-        _ = try find(newParent, newName)
+        _ = try findDescribed(newParent, newName)
         try namespace.alone { () throws(FileError) in
             let first = try path(of: parent).appending(name)
             let second = try path(of: newParent).appending(newName)

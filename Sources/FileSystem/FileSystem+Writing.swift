@@ -120,6 +120,7 @@ extension FileSystem {
             }
             if let ready { return ready }
             try load(inode)
+            try learnAttributes(of: inode)
             try knowingName(of: inode) { () throws(FileError) in
                 try withRoom { () throws(FileError) in try makeWritable(inode) }
             }

@@ -13,6 +13,8 @@ package struct FileSystemOptions: Hashable, Sendable {
     package var metadataAge: Double
     /// How long the kernel may keep names and attributes, in seconds.
     package var kernelAge: Double
+    /// Whether files of which only a listing is known show its time and default attributes, without being asked for.
+    package var usesServerModificationTime: Bool
     /// The most bytes of a path: less than a key may have, by the prefix of the volume and the slash of a folder's key.
     package var longestPath: Int
 
@@ -23,6 +25,7 @@ package struct FileSystemOptions: Hashable, Sendable {
         umask: UInt32 = 0o022,
         metadataAge: Double = 10,
         kernelAge: Double = 1,
+        usesServerModificationTime: Bool = false,
         longestPath: Int = 1_023
     ) {
         self.isReadOnly = isReadOnly
@@ -31,6 +34,7 @@ package struct FileSystemOptions: Hashable, Sendable {
         self.umask = umask
         self.metadataAge = metadataAge
         self.kernelAge = kernelAge
+        self.usesServerModificationTime = usesServerModificationTime
         self.longestPath = longestPath
     }
 }

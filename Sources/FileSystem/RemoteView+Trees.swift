@@ -45,7 +45,7 @@ extension RemoteView {
     private func describeTree(_ folder: ObjectKey) throws(FileError) {
         let own = try translating { try entry(folder) }
         let below = try translating { try catalog.descendants(of: folder) }
-        for entry in below + [own].compactMap({ $0 }) where entry.kind != .absent && attributes(of: entry) == nil {
+        for entry in below + [own].compactMap({ $0 }) where entry.kind != .absent && !isDescribed(entry) {
             try describe(entry.path)
         }
     }

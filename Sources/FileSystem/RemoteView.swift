@@ -80,16 +80,16 @@ final class RemoteView: Sendable {
         try catalog.contents(of: folder, after: name, limit: limit)
     }
 
+    /// Whether the remote has told all attributes of an entry.
+    func isDescribed(_ entry: CatalogEntry) -> Bool {
+        entry.metadata != nil || (entry.kind == .directory && entry.hasMarker == false)
+    }
+
     /// The attributes of an entry with what is missing filled in; nil when a HEAD has to tell them first.
     func attributes(of entry: CatalogEntry) -> FileAttributes? {
         let isDirectory = entry.kind == .directory
-        let metadata: ObjectMetadata
-        if let known = entry.metadata {
-            metadata = known
-        } else {
-            guard isDirectory, entry.hasMarker == false else { return nil }
-            metadata = ObjectMetadata()
-        }
+        guard isDescribed(entry) || (options.usesServerModificationTime && !isDirectory) else { return nil }
+        let metadata = entry.metadata ?? ObjectMetadata()
         let type = isDirectory ? FileAttributes.directoryType : FileAttributes.regularType
         let standard: UInt32 = isDirectory ? 0o777 : 0o666
         var mode = metadata.mode ?? type | standard & ~options.umask
@@ -177,7 +177,7 @@ final class RemoteView: Sendable {
         defer { inquiries.update { _ = $0.remove(path) } }
         // Another thread may have asked while this one waited.
         guard let entry = try translating({ try catalog.entry(path) }), entry.kind != .absent else { return }
-        guard attributes(of: entry) == nil else { return }
+        guard !isDescribed(entry) else { return }
         prefetcher.missed(path)
         try entry.kind == .directory ? describeFolder(path) : describeFile(path)
     }

@@ -91,3 +91,19 @@ def test_a_remote_is_listed_without_mounting_it(server, client, make_instance, s
     stack.callback(bucket.stop)
     listed = instance.run("list", "s3://bucket/d00000", "-o", f"endpoint={bucket.url}").stdout.splitlines()
     assert len(listed) == 2500 and listed[-1].endswith(" object-00002499")
+
+
+@pytest.mark.parametrize("takes_time", [True, False])
+def test_a_listing_without_metadata_costs_a_request_a_file_or_none(make_instance, stack, takes_time):
+    count = 1500
+    bucket = GeneratedBucket(1, count, metadata=False)
+    stack.callback(bucket.stop)
+    options = ["use_server_modtime"] if takes_time else []
+    mount = make_instance(bucket.url).mount("s3://bucket", None, *options)
+    for _ in range(2):
+        found = listed(mount / "d00000")
+        assert len(found) == count
+        assert {it[2] for it in found.values()} == {1_767_225_600 * 10**9}
+        # Once a version; the folder's marker is asked for, too.
+        asked = bucket.requests["HEAD"]
+        assert asked <= 2 if takes_time else count <= asked <= count + 2

@@ -150,6 +150,35 @@ import Testing
         #expect(first.names + rest == [".", ".."] + names(0..<2500))
     }
 
+    @Test func theServersTimeCostsNoRequestUntilAFileIsChanged() throws {
+        let volume = try Volume(metadataAge: 1000, usesServerModificationTime: true)
+        for name in ["read", "renamed", "moded", "written", "swapped", "other", "d/inner"] {
+            volume.store.set(name, [1, 2], mode: 0o100_640)
+        }
+        volume.store.set("link", Array("target".utf8), mode: 0o120_777)
+        #expect(try volume.names("").count == 8)
+        _ = try volume.status("d")
+        let heads = volume.store.state.inspect { $0.heads }
+        for name in ["read", "link", "d/inner"] {
+            let attributes = try volume.status(name).attributes
+            #expect(attributes.mode == 0o100_644 && attributes.modified == Timestamp(seconds: 1_000_000))
+        }
+        #expect(try volume.content("read") == [1, 2])
+        #expect(volume.store.state.inspect { $0.heads } == heads)
+        // A row keeps all attributes: nothing may be lost that was only not asked for.
+        try volume.rename("renamed", "elsewhere")
+        try volume.rename("swapped", "other", flags: 2)
+        _ = try volume.files.setAttributes(volume.number("moded"), AttributeChanges(uid: 9), size: nil)
+        try volume.put("written", [3])
+        try volume.rename("d", "e")
+        try volume.rename("link", "moved")
+        for name in ["elsewhere", "swapped", "other", "moded", "written", "e/inner"] {
+            #expect(try volume.status(name).attributes.mode == 0o100_640, "\(name)")
+        }
+        #expect(try volume.status("moved").attributes.mode == 0o120_777)
+        #expect(try volume.files.readLink(volume.number("moved")) == ObjectKey("target"))
+    }
+
     /// Names are asked for ahead of who goes through a folder, all of them and not only the first thousands.
     @Test func attributesAreAskedForAheadToTheEndOfAFolder() throws {
         let all = (0..<5000).map { ObjectKey("d/f\(padded($0, 5))") }

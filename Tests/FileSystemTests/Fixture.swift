@@ -20,16 +20,27 @@ final class Volume {
     static let root: InodeNumber = 1
 
     private let disk: DiskSync
-    private let longestPath: Int
+    private let options: FileSystemOptions
 
     /// With an age of 0 every look asks the remote.
-    init(metadataAge: Double = 0, disk: DiskSync = DiskSync(), longestPath: Int = 1_023) throws {
+    init(
+        metadataAge: Double = 0,
+        disk: DiskSync = DiskSync(),
+        longestPath: Int = 1_023,
+        usesServerModificationTime: Bool = false
+    ) throws {
         self.disk = disk
-        self.longestPath = longestPath
+        options = FileSystemOptions(
+            uid: 1,
+            gid: 2,
+            metadataAge: metadataAge,
+            usesServerModificationTime: usesServerModificationTime,
+            longestPath: longestPath
+        )
         folder = "/tmp/moorage-volume-" + Randomness.hexadecimal(bytes: 8)
         catalog = try Catalog(directory: folder + "/cache")
         journal = try Journal(directory: folder + "/state", disk: disk)
-        files = try Self.fileSystem(folder, store, journal, catalog, metadataAge, longestPath)
+        files = try Self.fileSystem(folder, store, journal, catalog, options)
     }
 
     deinit {
@@ -41,17 +52,16 @@ final class Volume {
         _ store: MemoryStore,
         _ journal: Journal,
         _ catalog: Catalog,
-        _ metadataAge: Double,
-        _ longestPath: Int
+        _ options: FileSystemOptions
     ) throws -> FileSystem {
         let remote = Remote(store: store)
-        let options = BlockCache.Options(directory: folder + "/cache/blocks", blockSize: 65_536, minimumFree: 0)
+        let cache = BlockCache.Options(directory: folder + "/cache/blocks", blockSize: 65_536, minimumFree: 0)
         return FileSystem(
-            options: FileSystemOptions(uid: 1, gid: 2, metadataAge: metadataAge, longestPath: longestPath),
+            options: options,
             remote: remote,
             journal: journal,
             catalog: catalog,
-            cache: BlockCache(options: options, source: remote),
+            cache: BlockCache(options: cache, source: remote),
             pins: PinStore(path: folder + "/state/pins"),
             onChange: {}
         )
@@ -60,7 +70,9 @@ final class Volume {
     /// As after an unmount, or a kill, and a new mount.
     func mountAgain(metadataAge: Double = 0) throws {
         journal = try Journal.recovering(directory: folder + "/state", disk: disk).journal
-        files = try Self.fileSystem(folder, store, journal, catalog, metadataAge, longestPath)
+        var options = options
+        options.metadataAge = metadataAge
+        files = try Self.fileSystem(folder, store, journal, catalog, options)
     }
 
     private func remove(_ path: String) {

@@ -163,6 +163,8 @@ struct MountProcess {
         if let gid = values.number(.gid) { options.gid = UInt32(gid) }
         if let mask = values.number(.umask) { options.umask = UInt32(mask) }
         options.metadataAge = volume.metadataAge
+        // What a web server lists has no size until it was asked for.
+        options.usesServerModificationTime = values.flag(.serverModificationTime) && volume.url == nil
         if !volume.prefix.isEmpty { options.longestPath -= volume.prefix.utf8.count + 1 }
         if let age = values.seconds(.kernelAge) { options.kernelAge = age }
         return options
