@@ -166,3 +166,69 @@ def test_a_broken_answer_never_gives_wrong_bytes(instance, mount, proxy, client,
     assert rule.matched() >= 1
     rule.remove()
     assert open(mount / "big", "rb").read() == data
+
+
+def move_at_the_remote(client, old, new):
+    """Renames a folder as other clients do: copies, then deletes, one object after another."""
+    listed = client.list_objects_v2(Bucket="bucket", Prefix=old).get("Contents", [])
+    for item in listed:
+        target = new + item["Key"].removeprefix(old)
+        client.copy_object(Bucket="bucket", Key=target, CopySource={"Bucket": "bucket", "Key": item["Key"]})
+    for item in listed:
+        client.delete_object(Bucket="bucket", Key=item["Key"])
+
+
+@pytest.mark.limit(90)
+@pytest.mark.parametrize("marker", [True, False])
+def test_a_folder_renamed_at_the_remote_confuses_nothing(server, make_instance, client, marker):
+    instance = make_instance(server.url)
+    instance.configure(metadata_age="0s", kernel_age="0s")
+    for folder in ("d", "other"):
+        if marker:
+            client.put_object(Bucket="bucket", Key=folder + "/", Metadata={"mode": str(0o040750)})
+        for name in ("a", "b", "sub/c"):
+            client.put_object(Bucket="bucket", Key=f"{folder}/{name}", Body=f"{folder} {name}".encode())
+    mount = instance.mount("s3://bucket")
+    tree = {name: open(mount / f"d/{name}").read() for name in ("a", "b", "sub/c")}
+    assert not os.path.exists(mount / "e")
+    number = os.stat(mount / "d/a").st_ino
+    with open(mount / "d/a") as file:
+        inside = os.open(mount / "d", os.O_RDONLY | os.O_DIRECTORY)
+        move_at_the_remote(client, "d/", "e/")
+        assert sorted(os.listdir(mount.path)) == ["e", "other"]
+        assert not os.path.exists(mount / "d/a")
+        assert {name: open(mount / f"e/{name}").read() for name in tree} == tree
+        assert sorted(os.listdir(mount / "e")) == ["a", "b", "sub"]
+        # What was read before is in the cache, and a file under a new name is another one.
+        assert file.read() == tree["a"]
+        assert os.stat(mount / "e/a").st_ino != number
+        os.close(inside)
+    # Another folder takes the old name, with names that the first one had, too.
+    move_at_the_remote(client, "other/", "d/")
+    assert sorted(os.listdir(mount.path)) == ["d", "e"]
+    for name in tree:
+        assert open(mount / f"d/{name}").read() == f"other {name}"
+        assert open(mount / f"e/{name}").read() == tree[name]
+    if marker:
+        assert os.stat(mount / "d").st_mode == os.stat(mount / "e").st_mode == 0o040750
+    # Nothing of it is taken for a change made here.
+    assert instance.pending_files() == 0
+    with open(mount / "d/a", "w") as file:
+        file.write("changed here")
+    instance.flush()
+    assert client.get_object(Bucket="bucket", Key="d/a")["Body"].read() == b"changed here"
+    assert client.get_object(Bucket="bucket", Key="e/a")["Body"].read() == b"d a"
+    assert instance.conflicts() == 0
+
+
+@pytest.mark.limit(60)
+def test_a_name_that_is_not_there_is_asked_for_once(server, make_instance, client):
+    client.put_object(Bucket="bucket", Key="d/a", Body=b"1")
+    instance = make_instance(server.url)
+    mount = instance.mount("s3://bucket", None, "metadata_age=1000s", "kernel_age=0s")
+    assert os.listdir(mount / "d") == ["a"]
+    before = server.stats()["requests"]
+    for _ in range(20):
+        assert not os.path.exists(mount / "d/b") and not os.path.exists(mount / "d/a.bak")
+    after = server.stats()["requests"]
+    assert after.get("HEAD", 0) == before.get("HEAD", 0) and after["GET"] - before["GET"] <= 1
