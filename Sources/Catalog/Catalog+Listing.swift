@@ -122,6 +122,14 @@ extension ObjectKey {
     }
 }
 
+extension ObjectVersion {
+    /// Whether it was stored later than another, as far as both tell when.
+    fileprivate func isLater(than other: ObjectVersion?) -> Bool {
+        guard let mine = lastModified, let theirs = other?.lastModified else { return false }
+        return mine.seconds > theirs.seconds
+    }
+}
+
 extension Entries {
     /// Forgets what is below folders that a listing no longer had: a new folder by the same name is another one.
     fileprivate func forgetVanishedFolders(of folder: ObjectKey, _ token: CatalogToken) throws(DatabaseError) {
@@ -160,10 +168,10 @@ extension Entries {
         )
         if let old, old.entry.kind == .file, old.entry.version?.isSame(as: version) == true {
             entry = old.entry
+            // The same bytes may have got other attributes by a copy onto themselves.
+            entry.metadata = listed.metadata ?? (version.isLater(than: old.entry.version) ? nil : entry.metadata)
             // A listing may know the time of an object that its upload's answer did not tell.
             entry.version = version
-            // The same bytes may have got other attributes by a copy onto themselves.
-            entry.metadata = listed.metadata ?? entry.metadata
             entry.checkedAt = time
         }
         try put(entry, stamp: token.stamp, in: id)

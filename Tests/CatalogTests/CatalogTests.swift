@@ -87,6 +87,32 @@ import Testing
         #expect(try catalog.entry(key("d"))?.metadata == nil)
     }
 
+    /// rclone sets a time by a copy of the object onto itself, which leaves the entity tag.
+    @Test func metadataIsAskedForAgainAfterACopyOntoItself() throws {
+        defer { removeAll() }
+        func listed(at seconds: Int64?) -> ListingPage {
+            let time = seconds.map { Timestamp(seconds: $0) }
+            let version = ObjectVersion(entityTag: EntityTag(opaque: "1"), size: 1, lastModified: time)
+            return ListingPage(entries: [.init(key: key("a"), version: version)], folders: [], next: nil)
+        }
+        func describe() throws {
+            var entry = try #require(try catalog.entry(key("a")))
+            entry.metadata = ObjectMetadata(mode: 0o100_600)
+            try catalog.store(entry, since: try catalog.token())
+        }
+        try list("", [listed(at: nil)])
+        try describe()
+        for time: Int64? in [100, 100, nil, 100] {
+            try list("", [listed(at: time)])
+            #expect(try catalog.entry(key("a"))?.metadata != nil)
+        }
+        try list("", [listed(at: 101)])
+        #expect(try catalog.entry(key("a"))?.metadata == nil)
+        try describe()
+        try list("", [listed(at: 101)])
+        #expect(try catalog.entry(key("a"))?.metadata != nil)
+    }
+
     @Test func metadataStaysWithItsVersionOnly() throws {
         defer { removeAll() }
         try list("", [page([("a", "1")])])
