@@ -75,7 +75,7 @@ extension BlockCache {
                 result.soundBytes += geometry.range(of: block).count
             } else {
                 result.damagedBlocks += 1
-                try examined.file.clearSlot(block: block)
+                try examined.file.clearSlots(of: block..<block + 1)
             }
         }
     }

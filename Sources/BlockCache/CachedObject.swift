@@ -124,7 +124,7 @@ package final class CachedObject: Sendable {
     /// Gets the bytes of `range` into the file; false when the disk does not take them.
     func keep(_ range: ByteRange) throws(StoreError) -> Bool {
         guard try makeResident(range, ahead: []) else { return false }
-        monitor.inspect { $0.readers -= 1 }
+        letGo()
         return true
     }
 

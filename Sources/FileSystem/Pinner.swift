@@ -96,6 +96,9 @@ final class Pinner: Sendable {
         tell(progress)
     }
 
+    /// How many names are taken from the catalog at once.
+    private static let chunk = 1024
+
     /// Calls `body` with each file at or below a path.
     private func collect(_ path: ObjectKey, _ body: (CatalogEntry) -> Void) throws(FileError) {
         if !path.isRoot { try view.freshen(path.name, in: path.parent) }
@@ -111,9 +114,14 @@ final class Pinner: Sendable {
         var folders = [folder]
         while let next = folders.popLast(), !isStopping {
             try view.freshen(next)
-            for entry in try translating({ try view.contents(of: next).entries }) {
-                if entry.kind == .directory { folders.append(entry.path) } else if entry.kind == .file { body(entry) }
-            }
+            var last: ObjectKey?
+            repeat {
+                let entries = try translating { try view.contents(of: next, after: last, limit: Self.chunk).entries }
+                for entry in entries {
+                    if entry.kind == .directory { folders.append(entry.path) } else if entry.kind == .file { body(entry) }
+                }
+                last = entries.count == Self.chunk ? entries.last?.path.name : nil
+            } while last != nil && !isStopping
         }
     }
 
