@@ -2,7 +2,6 @@
 // Copyright the Moorage authors
 
 internal import Platform
-internal import Synchronization
 
 /// Memory that reads are answered from, kept for the next read: fresh pages cost more than the copy into them.
 final class BlockBuffers: Sendable {
@@ -15,18 +14,27 @@ final class BlockBuffers: Sendable {
     /// No more threads than that answer at once, most of the time.
     private static let maximumIdle = 12
 
-    private let idle = Lock<[Buffer]>([])
+    /// Up to here malloc(3) gives memory that the thread has had before, and there is nothing to share; in bytes.
+    private static let small = 64 << 10
+
+    // Not a Mutex: that hands itself to the thread that waits, and so many short uses become one switch of threads each.
+    private let idle = Monitor<[Buffer]>([])
 
     deinit {
-        idle.withLock { buffers in
+        idle.inspect { buffers in
             for buffer in buffers { buffer.memory.deallocate() }
         }
     }
 
     /// Calls `body` with `count` bytes of memory, not initialised.
     func withBuffer<Value>(_ count: Int, _ body: (UnsafeMutableRawBufferPointer) -> Value) -> Value {
+        if count <= Self.small {
+            let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: count, alignment: 16)
+            defer { memory.deallocate() }
+            return body(memory)
+        }
         let buffer =
-            idle.withLock { $0.popLast() }
+            idle.inspect { $0.popLast() }
             .flatMap { $0.memory.count >= count ? $0 : Self.release($0) } ?? Self.make(count)
         defer { give(back: buffer) }
         return body(UnsafeMutableRawBufferPointer(rebasing: buffer.memory[..<count]))
@@ -42,7 +50,7 @@ final class BlockBuffers: Sendable {
     }
 
     private func give(back buffer: Buffer) {
-        let isKept = idle.withLock { buffers in
+        let isKept = idle.inspect { buffers in
             guard buffers.count < Self.maximumIdle, buffer.memory.count == Self.length else { return false }
             buffers.append(buffer)
             return true
