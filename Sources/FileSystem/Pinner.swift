@@ -118,7 +118,11 @@ final class Pinner: Sendable {
             repeat {
                 let entries = try translating { try view.contents(of: next, after: last, limit: Self.chunk).entries }
                 for entry in entries {
-                    if entry.kind == .directory { folders.append(entry.path) } else if entry.kind == .file { body(entry) }
+                    switch entry.kind {
+                    case .directory: folders.append(entry.path)
+                    case .file: body(entry)
+                    case .absent: break
+                    }
                 }
                 last = entries.count == Self.chunk ? entries.last?.path.name : nil
             } while last != nil && !isStopping
