@@ -8,7 +8,7 @@ package import Platform
 
 /// The file of one cached object version: its bytes, sparse, with a trailer that says which blocks are there.
 ///
-/// The bytes stand at their own offsets, so that a reader can splice from the
+/// The bytes stand at their own offsets, so that a read takes one copy from the
 /// file and an uploaded staging file becomes a cache file by getting a trailer.
 /// The trailer begins at the next multiple of 4 KiB behind the object: a header
 /// that names the object, then a slot of 16 bytes a block. A slot holds the

@@ -44,8 +44,9 @@ finally:
 
 
 @pytest.fixture
-def known(instance, client):
+def known(instance, client, proxy):
     """A mount that knows a folder's names and nothing else of them."""
+    proxy.refuse_metadata()
     client.put_object(Bucket="bucket", Key="folder/file", Body=b"x" * 8192)
     client.put_object(Bucket="bucket", Key="folder/more/file", Body=b"y")
     mount = instance.mount("s3://bucket")

@@ -42,8 +42,9 @@ print("started", flush=True)
 
 
 @pytest.fixture
-def crowded(instance, client, seed):
+def crowded(instance, client, proxy, seed):
     """A mount that holds one file in its disk cache, and knows others by name and attributes, or by name only."""
+    proxy.refuse_metadata()
     client.put_object(Bucket="bucket", Key="cached", Body=random_bytes(seed, 1 << 20))
     for number in range(WAITERS):
         client.put_object(Bucket="bucket", Key=f"crowd/f{number}", Body=bytes(8192))

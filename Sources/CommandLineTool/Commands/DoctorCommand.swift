@@ -81,7 +81,7 @@ enum DoctorCommand {
         return Finding(
             verdict: .notice,
             text:
-                "FUSE passthrough for whole cached files is not used: \(reason); they are spliced from the cache instead"
+                "FUSE passthrough for whole cached files is not used: \(reason); their bytes go through the mount instead"
         )
     }
 

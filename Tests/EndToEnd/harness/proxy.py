@@ -70,6 +70,11 @@ class FaultProxy:
         """Adds a rule; see ControlLine+Rule.swift for actions and their values."""
         return Rule(self, int(self.command("rule", action=action, **values).removeprefix("id=")))
 
+    def refuse_metadata(self):
+        """Makes the server one that does not tell metadata with a listing: it is asked for with a HEAD each."""
+        body = "<Error><Code>NotImplemented</Code></Error>"
+        return self.rule("respond", times="all", query="metadata=true", status=501, body=body)
+
     def clear(self):
         self.command("clear")
 
