@@ -25,7 +25,8 @@ extension Catalog {
 
     /// Takes in one page of a folder's listing (not recursive) and adds to its summary.
     ///
-    /// Returns what is under its names now, a name that is on two pages once. What was committed or looked at since the listing began stays. A name that is both file and folder is a folder.
+    /// Returns what is under its names now, a name that is on two pages once. What was committed or looked at since the
+    /// listing began stays. A name that is both file and folder is a folder.
     @discardableResult
     package func apply(
         _ page: ListingPage,

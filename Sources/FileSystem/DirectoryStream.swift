@@ -73,12 +73,13 @@ final class DirectoryStream: Sendable {
         }
     }
 
-    /// Waits while a listing is to bring the name at `index`.
-    func waitForListing(_ index: Int) {
-        _ = state.wait { state -> Bool? in
+    /// Waits while a listing is to bring the name at `index`; throws `interrupted` when the request is given up meanwhile.
+    func waitForListing(_ index: Int) throws(FileError) {
+        let hasCome = state.waitUnlessInterrupted { state -> Bool? in
             if case .listing = state.source, state.names.count <= index { return nil }
             return true
         }
+        guard hasCome != nil else { throw .interrupted }
     }
 
     /// Appends names that were read on `ground`; a new source where it changes with them.

@@ -34,7 +34,14 @@ extension FileSystem {
         do throws(FileError) {
             guard let (run, page) = try view.beginListing(stream.path) else { return stream }
             stream.go(on: .listing)
-            try feed(stream, page)
+            do throws(FileError) {
+                try feed(stream, page)
+            } catch {
+                // Who comes next would wait for ever for a listing that nobody ends.
+                try view.giveUp(run, error)
+                stream.go(on: .rest)
+                return stream
+            }
             follow(run, into: stream)
             return stream
         } catch {
@@ -137,7 +144,7 @@ extension FileSystem {
             switch source {
             case .nothing: return nil
             case .failure(let error): throw error
-            case .listing: stream.waitForListing(index)
+            case .listing: try stream.waitForListing(index)
             case .catalog, .rest:
                 try stream.loading.withLock { _ throws(FileError) in
                     guard stream.progress.count == count else { return }

@@ -40,9 +40,11 @@ final class PagesAhead: Sendable {
         let result = state.waitUnlessInterrupted { state -> Result<ListingPage?, StoreError>? in
             if !state.ready.isEmpty { return .success(state.ready.removeFirst()) }
             if let failure = state.failure { return .failure(failure) }
+            if state.isAbandoned { return .failure(StoreError(.cancelled, "the listing was given up")) }
             return state.isEnded ? .success(nil) : nil
         }
         guard let result else { throw StoreError(.cancelled, "the request was given up") }
+        // Room for one more.
         state.update { _ in }
         return try result.get()
     }

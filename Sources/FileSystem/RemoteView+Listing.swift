@@ -69,6 +69,7 @@ extension RemoteView {
     /// A listing that ``beginListing(_:)`` began has failed; throws unless the folder is shown as it was.
     func giveUp(_ run: ListingRun, _ error: FileError) throws(FileError) {
         defer { listings.end(run.folder) }
+        run.abandon()
         try recover(run.folder, run.known, run.epoch, error)
     }
 
@@ -139,6 +140,9 @@ struct ListingRun: Sendable {
         }
     }
 
+    /// Has no further page asked for.
+    func abandon() { pages.abandon() }
+
     /// Takes in the next page and returns what is under its names now; nil behind the last, when the listing counts.
     mutating func takePage() throws(FileError) -> [CatalogEntry]? {
         do throws(FileError) {
@@ -151,7 +155,7 @@ struct ListingRun: Sendable {
                 return nil
             }
         } catch {
-            pages.abandon()
+            abandon()
             throw error
         }
     }

@@ -93,6 +93,24 @@ def test_who_is_killed_dies_at_once(known, proxy, name, number):
     assert run(words, cwd=known / "folder", check=False).returncode == 0
 
 
+def test_who_waits_for_the_next_page_of_a_listing_dies_at_once(instance, server, proxy):
+    os.makedirs(os.path.join(server.root, "bucket/many"))
+    for number in range(1100):
+        write_file(os.path.join(server.root, f"bucket/many/f{number:04}"), b"")
+    mount = instance.mount("s3://bucket")
+    rule = proxy.rule("hold", times="all", method="GET", query="continuation-token")
+    process = subprocess.Popen(["ls", "-f", "many"], cwd=mount.path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    rule.wait()
+    # The names of the first page have been given out by then, and ls waits for more.
+    time.sleep(1)
+    assert process.poll() is None
+    process.kill()
+    assert process.wait(AT_ONCE) == -signal.SIGKILL
+    rule.release()
+    rule.remove()
+    assert len(os.listdir(mount / "many")) == 1100
+
+
 @pytest.mark.parametrize("words", [["stat", "file"], ["dd", "if=young", "iflag=direct"], ["dd", "if=file", "iflag=direct"]],
                          ids=["stat", "whole", "range"])
 def test_who_waits_for_a_web_server_dies_at_once(make_web, web_instance, make_proxy, words):  # noqa: F811

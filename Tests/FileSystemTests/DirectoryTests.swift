@@ -81,6 +81,23 @@ import Testing
         #expect(count == 5)
     }
 
+    @Test func aListingThatIsGivenUpAsksForNothingMoreAndHoldsUpNobody() throws {
+        let volume = try Volume(metadataAge: 100)
+        for name in names(0..<80) { volume.store.set(name, [1]) }
+        volume.store.state.update { $0.pageSize = 10 }
+        let view = volume.files.view
+        let (run, page) = try #require(try view.beginListing(.root))
+        #expect(page.count == 10)
+        // Two further pages wait to be taken; nobody will.
+        #expect(volume.store.state.wait(timeout: 10) { $0.listings >= 3 ? true : nil } == true)
+        #expect(throws: FileError.unknown) { try view.giveUp(run, .unknown) }
+        var rest = run
+        while (try? rest.takePage()) ?? nil != nil {}
+        #expect(volume.store.state.wait(timeout: 0.2) { $0.listings > 3 ? true : nil } == nil)
+        let (again, _) = try #require(try view.beginListing(.root))
+        view.finish(again)
+    }
+
     @Test func aListingThatFailsHalfWayHidesNothingThatWasKnown() throws {
         let volume = try Volume(metadataAge: 0.000_001)
         for name in names(0..<30) { volume.store.set(name, [1]) }
