@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 package import Base
+internal import CShims
 internal import CXXHash
 internal import Glibc
 package import Platform
@@ -52,33 +53,71 @@ package struct CacheFile: ~Copyable, Sendable {
         let geometry = BlockGeometry(size: version.size, preferredBlockSize: preferredBlockSize)
         let header = header(key: key, version: version, blockSize: geometry.blockSize)
         let trailer = trailerOffset(size: version.size)
-        let isNew = !holds(path, header, at: trailer)
-        if isNew { try create(path, header, at: trailer) }
         let firstSlot = trailer + Int64(header.count)
+        var isNew = false
+        // Who makes the file at the same time, another thread or the other process, must end with the same one: what goes
+        // into a file that has lost its name is lost with it.
+        for _ in 0..<maximumAttempts {
+            if let file = try openIfPresent(path, geometry, firstSlot: firstSlot, isNew: isNew) {
+                if try file.descriptor.status().links > 0, holds(file.descriptor, header, at: trailer) { return file }
+                // It belongs to another object, or is damaged.
+                try remove(path, ifItIs: file.descriptor)
+            }
+            isNew = try create(path, header, at: trailer)
+        }
+        throw SystemError.make(EAGAIN, "open", path)
+    }
+
+    /// How often a file is looked for that others make and take away meanwhile.
+    private static let maximumAttempts = 16
+
+    private static func openIfPresent(
+        _ path: String,
+        _ geometry: BlockGeometry,
+        firstSlot: Int64,
+        isNew: Bool
+    ) throws(SystemError) -> CacheFile? {
         do throws(SystemError) {
             let descriptor = try FileDescriptor.open(path, O_RDWR | O_NOFOLLOW)
             return CacheFile(descriptor, geometry, firstSlot: firstSlot, isNew: isNew)
         } catch {
-            guard [EROFS, EACCES, EPERM].contains(error.code) else { throw error }
+            switch error.code {
+            case ENOENT: return nil
+            case EROFS, EACCES, EPERM: break
+            case ELOOP:
+                // A symbolic link is not of ours.
+                try Files.removeIfPresent(path)
+                return nil
+            default: throw error
+            }
             let descriptor = try FileDescriptor.open(path, O_RDONLY | O_NOFOLLOW)
             return CacheFile(descriptor, geometry, firstSlot: firstSlot, isWritable: false)
         }
     }
 
-    /// Puts an empty cache file at the path.
+    private static func remove(_ path: String, ifItIs file: borrowing FileDescriptor) throws(SystemError) {
+        guard let found = try FileStatus.of(path), try found.inode == file.status().inode else { return }
+        try Files.removeIfPresent(path)
+    }
+
+    /// Puts an empty cache file at the path; false when there is one by now.
     ///
-    /// It is complete when it appears: another thread, or the other process, may be about to do the same.
-    private static func create(_ path: String, _ header: [UInt8], at offset: Int64) throws(SystemError) {
+    /// It is complete when it appears.
+    private static func create(_ path: String, _ header: [UInt8], at offset: Int64) throws(SystemError) -> Bool {
         let temporary = "\(path).\(Randomness.hexadecimal(bytes: 6))"
         let file = try FileDescriptor.open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW)
         do throws(SystemError) {
             try write(header, to: file, at: offset)
-            // What was there belonged to another object, or was damaged.
-            try Files.rename(temporary, to: path)
+            if moorage_renameat2(AT_FDCWD, temporary, AT_FDCWD, path, UInt32(moorage_RENAME_NOREPLACE)) == 0 {
+                return true
+            }
+            guard errno == EEXIST else { throw SystemError.last("renameat2", path) }
         } catch {
             try? Files.removeIfPresent(temporary)
             throw error
         }
+        try Files.removeIfPresent(temporary)
+        return false
     }
 
     /// Turns a complete file into a cache file: checks its length and appends a trailer with every block's checksum.
@@ -169,8 +208,7 @@ package struct CacheFile: ~Copyable, Sendable {
         return header
     }
 
-    private static func holds(_ path: String, _ header: [UInt8], at offset: Int64) -> Bool {
-        guard let file = try? FileDescriptor.open(path, O_RDONLY | O_NOFOLLOW) else { return false }
+    private static func holds(_ file: borrowing FileDescriptor, _ header: [UInt8], at offset: Int64) -> Bool {
         var found = [UInt8](repeating: 0, count: header.count)
         return (try? read(file, into: &found, at: offset)) == header.count && found == header
     }

@@ -61,6 +61,28 @@ import Testing
         #expect(source.requests == [ByteRange(0, 900_000)])
     }
 
+    @Test func whatFirstReadersBringAtOnceIsThereAfterwards() throws {
+        let source = FakeSource()
+        for round in 0..<50 {
+            let key = ObjectKey("object\(round)")
+            let cache = cache(source)
+            let start = Monitor(false)
+            let results = Monitor<[Bool]>([])
+            for index in Int64(0)..<8 {
+                try Thread.detached(name: "reader") {
+                    _ = start.wait { $0 ? true : nil }
+                    let range = ByteRange(index * 65_536, (index + 1) * 65_536)
+                    let bytes = try? cache.reader(of: key, version: self.version(8 * 65_536)).bytes(range)
+                    results.update { $0.append(bytes == expectedBytes(range)) }
+                }
+            }
+            start.update { $0 = true }
+            #expect(results.wait(timeout: 10) { $0.count == 8 ? $0 : nil } == Array(repeating: true, count: 8))
+            // As after a restart.
+            #expect(self.cache(source).holds(key, version: version(8 * 65_536)), "round \(round)")
+        }
+    }
+
     @Test func readersOfOneRangeShareTheFetch() throws {
         let source = FakeSource()
         source.state.update { $0.heldAt = 0 }
