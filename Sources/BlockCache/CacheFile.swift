@@ -59,7 +59,7 @@ package struct CacheFile: ~Copyable, Sendable {
         // into a file that has lost its name is lost with it.
         for _ in 0..<maximumAttempts {
             if let file = try openIfPresent(path, geometry, firstSlot: firstSlot, isNew: isNew) {
-                if try file.descriptor.status().links > 0, holds(file.descriptor, header, at: trailer) { return file }
+                if try file.descriptor.status().links > 0, try holds(file.descriptor, header, at: trailer) { return file }
                 // It belongs to another object, or is damaged.
                 try remove(path, ifItIs: file.descriptor)
             }
@@ -208,9 +208,13 @@ package struct CacheFile: ~Copyable, Sendable {
         return header
     }
 
-    private static func holds(_ file: borrowing FileDescriptor, _ header: [UInt8], at offset: Int64) -> Bool {
+    private static func holds(
+        _ file: borrowing FileDescriptor,
+        _ header: [UInt8],
+        at offset: Int64
+    ) throws(SystemError) -> Bool {
         var found = [UInt8](repeating: 0, count: header.count)
-        return (try? read(file, into: &found, at: offset)) == header.count && found == header
+        return try read(file, into: &found, at: offset) == header.count && found == header
     }
 
     private static func slot(block: Int, checksum: UInt64) -> [UInt8] {
