@@ -27,7 +27,9 @@ final class ActiveReaders: Sendable {
     /// Notes that a reader reads; returns how many do, itself among them.
     func count(with stamp: Stamp) -> Int {
         let now = Int(monotonicSeconds() / Self.period)
-        guard stamp.period.exchange(now, ordering: .relaxed) != now else { return latest.load(ordering: .relaxed) }
+        guard stamp.period.load(ordering: .relaxed) != now, stamp.period.exchange(now, ordering: .relaxed) != now else {
+            return latest.load(ordering: .relaxed)
+        }
         let count = state.withLock { state in
             if state.period != now {
                 state.countBefore = state.period == now - 1 ? state.count : 0

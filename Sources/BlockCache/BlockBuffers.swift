@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+internal import CShims
 internal import Platform
 
 /// Memory that reads are answered from, kept for the next read: fresh pages cost more than the copy into them.
@@ -14,7 +15,7 @@ final class BlockBuffers: Sendable {
     /// No more threads than that answer at once, most of the time.
     private static let maximumIdle = 12
 
-    /// Up to here malloc(3) gives memory that the thread has had before, and there is nothing to share; in bytes.
+    /// Up to here each thread has memory of its own, and there is nothing to share; in bytes.
     private static let small = 64 << 10
 
     // Not a Mutex: that hands itself to the thread that waits, and so many short uses become one switch of threads each.
@@ -28,10 +29,9 @@ final class BlockBuffers: Sendable {
 
     /// Calls `body` with `count` bytes of memory, not initialised.
     func withBuffer<Value>(_ count: Int, _ body: (UnsafeMutableRawBufferPointer) -> Value) -> Value {
-        if count <= Self.small {
-            let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: count, alignment: 16)
-            defer { memory.deallocate() }
-            return body(memory)
+        if count <= Self.small, let memory = moorage_take_thread_buffer(Self.small) {
+            defer { moorage_return_thread_buffer(memory) }
+            return body(UnsafeMutableRawBufferPointer(start: memory, count: count))
         }
         let buffer =
             idle.inspect { $0.popLast() }

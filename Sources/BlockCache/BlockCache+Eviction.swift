@@ -4,7 +4,6 @@
 internal import Base
 internal import Glibc
 internal import Platform
-internal import Synchronization
 
 /// Keeping within the space allowed.
 ///

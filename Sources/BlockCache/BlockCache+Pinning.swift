@@ -5,7 +5,6 @@ package import Base
 internal import Glibc
 package import ObjectStore
 internal import Platform
-internal import Synchronization
 
 /// Keeping files whatever room others want.
 ///

@@ -7,7 +7,6 @@ internal import CXXHash
 internal import Glibc
 internal import ObjectStore
 internal import Platform
-internal import Synchronization
 
 /// Bytes of remote objects on the local disk, one sparse file an object version.
 ///

@@ -59,7 +59,8 @@ package struct CacheFile: ~Copyable, Sendable {
         // into a file that has lost its name is lost with it.
         for _ in 0..<maximumAttempts {
             if let file = try openIfPresent(path, geometry, firstSlot: firstSlot, isNew: isNew) {
-                if try file.descriptor.status().links > 0, try holds(file.descriptor, header, at: trailer) { return file }
+                let isWhole = try holds(file.descriptor, header, at: trailer)
+                if isWhole, try file.descriptor.status().links > 0 { return file }
                 // It belongs to another object, or is damaged.
                 try remove(path, ifItIs: file.descriptor)
             }

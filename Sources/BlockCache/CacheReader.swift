@@ -4,7 +4,6 @@
 package import Base
 package import ObjectStore
 internal import Platform
-internal import Synchronization
 
 /// One open file's view of one object version: remembers the access pattern and keeps the object in the cache.
 package final class CacheReader: Sendable {
@@ -40,10 +39,9 @@ package final class CacheReader: Sendable {
     /// Calls `body` with the bytes of `range`, which lies within the object; blocks until they are there.
     ///
     /// Throws what the store says; `.preconditionFailed` when the remote no longer has this version.
-    package func read<Value>(
-        _ range: ByteRange,
-        _ body: (UnsafeRawBufferPointer) -> Value
-    ) throws(StoreError) -> Value {
+    ///
+    /// Not generic: it is called from another module, which costs a short read dearly.
+    package func read(_ range: ByteRange, _ body: (UnsafeRawBufferPointer) -> Void) throws(StoreError) {
         guard let object = object() else {
             cache.shared.condition.readUncached()
             let bytes = try UncachedRead.read(key, version: version, range: range, from: source)
@@ -56,8 +54,8 @@ package final class CacheReader: Sendable {
             $0.read(range, objectSize: version.size, presence: presence, share: share)
         }
         // The usual warm read looks at the object's state this once.
-        if let stamp, plan.isEmpty, let value = object.readTrusted(range, stamp, body) { return value }
-        return try object.read(range, plan, body)
+        if let stamp, plan.isEmpty, object.readTrusted(range, stamp, body) { return }
+        try object.read(range, plan, body)
     }
 
     /// Gets the bytes of `range` onto the local disk; false when that does not take them.
@@ -89,6 +87,8 @@ package final class CacheReader: Sendable {
 extension CacheReader {
     /// The bytes of `range` in memory: for small contents.
     package func bytes(_ range: ByteRange) throws(StoreError) -> [UInt8] {
-        try read(range) { Array($0) }
+        var bytes: [UInt8] = []
+        try read(range) { bytes = Array($0) }
+        return bytes
     }
 }

@@ -33,15 +33,15 @@ extension CachedObject {
         }
     }
 
-    /// Answers from verified blocks; nil when the file is not what it was.
+    /// Answers from verified blocks; false when the file is not what it was.
     ///
     /// Whoever gives blocks up meanwhile changes the file, so this need not count as a reader.
-    func readTrusted<Value>(
-        _ range: ByteRange,
-        _ stamp: FileStamp,
-        _ body: (UnsafeRawBufferPointer) -> Value
-    ) -> Value? {
-        buffers.withBuffer(Int(range.count)) { copyTrusted(range, stamp, into: $0).map(body) }
+    func readTrusted(_ range: ByteRange, _ stamp: FileStamp, _ body: (UnsafeRawBufferPointer) -> Void) -> Bool {
+        buffers.withBuffer(Int(range.count)) { buffer in
+            guard let bytes = copyTrusted(range, stamp, into: buffer) else { return false }
+            body(bytes)
+            return true
+        }
     }
 
     /// Ends the use of blocks by a reader that was counted.

@@ -99,11 +99,11 @@ package final class CachedObject: Sendable {
     ///
     /// What `plan` names is fetched too, without waiting. Blocks until the bytes of `range` are there.
     /// Throws what the store says; `.preconditionFailed` when the remote no longer has this version.
-    package func read<Value>(
+    package func read(
         _ range: ByteRange,
         _ plan: ReadPlan,
-        _ body: (UnsafeRawBufferPointer) -> Value
-    ) throws(StoreError) -> Value {
+        _ body: (UnsafeRawBufferPointer) -> Void
+    ) throws(StoreError) {
         precondition(range.upper <= version.size, "read behind the end of an object")
         for range in plan.abandoned { giveUp(range) }
         var ahead = plan.ahead
@@ -111,14 +111,16 @@ package final class CachedObject: Sendable {
             guard try makeResident(range, ahead: ahead) else { break }
             // Damage is rare: what was asked for ahead once is not asked for again.
             ahead = []
-            let answer = buffers.withBuffer(Int(geometry.aligned(range).count)) { buffer in
-                copy(range, into: buffer).map(body)
+            let isAnswered = buffers.withBuffer(Int(geometry.aligned(range).count)) { buffer in
+                guard let bytes = copy(range, into: buffer) else { return false }
+                body(bytes)
+                return true
             }
-            if let answer { return answer }
+            if isAnswered { return }
         }
         condition.readUncached()
         let bytes = try UncachedRead.read(key, version: version, range: range, from: source)
-        return bytes.withUnsafeBytes(body)
+        bytes.withUnsafeBytes(body)
     }
 
     /// Gets the bytes of `range` into the file; false when the disk does not take them.

@@ -23,8 +23,9 @@ struct FileStamp: Hashable, Sendable {
     init?(_ descriptor: Int32) {
         var status = stat()
         guard fstat(descriptor, &status) == 0 else { return nil }
-        let file = FileStatus(status)
-        (size, changed, links) = (file.size, file.changed.nanoseconds, UInt(status.st_nlink))
+        size = Int64(status.st_size)
+        changed = Int64(status.st_ctim.tv_sec) &* 1_000_000_000 &+ Int64(status.st_ctim.tv_nsec)
+        links = UInt(status.st_nlink)
     }
 
     /// Whether every change made at `moment` or later gives the file another stamp.

@@ -8,7 +8,9 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/openat2.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -124,3 +126,30 @@ static __thread void *thread_purpose;
 void *moorage_thread_purpose(void) { return thread_purpose; }
 
 void moorage_set_thread_purpose(void *purpose) { thread_purpose = purpose; }
+
+// NULL while it is taken. The key's value frees it with the thread.
+static __thread void *idle_buffer;
+static __thread int has_buffer;
+static pthread_key_t buffer_key;
+static pthread_once_t buffer_once = PTHREAD_ONCE_INIT;
+static int buffer_error;
+
+static void make_buffer_key(void) { buffer_error = pthread_key_create(&buffer_key, free); }
+
+void *moorage_take_thread_buffer(size_t size) {
+    void *buffer = idle_buffer;
+    if (buffer || has_buffer) {
+        idle_buffer = NULL;
+        return buffer;
+    }
+    pthread_once(&buffer_once, make_buffer_key);
+    if (buffer_error || !(buffer = aligned_alloc(4096, size))) return NULL;
+    if (pthread_setspecific(buffer_key, buffer) != 0) {
+        free(buffer);
+        return NULL;
+    }
+    has_buffer = 1;
+    return buffer;
+}
+
+void moorage_return_thread_buffer(void *buffer) { idle_buffer = buffer; }

@@ -4,7 +4,6 @@
 internal import Base
 package import Database
 internal import Platform
-internal import Synchronization
 
 /// The names, versions and attributes that the remote was seen to have, in a file that may be deleted at any time.
 ///

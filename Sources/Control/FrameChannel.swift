@@ -4,7 +4,6 @@
 package import Base
 internal import Glibc
 package import Platform
-internal import Synchronization
 
 /// A connected socket that carries frames: one JSON document a line.
 ///

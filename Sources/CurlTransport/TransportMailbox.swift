@@ -6,7 +6,6 @@ internal import CCurl
 internal import CShims
 internal import Glibc
 internal import Platform
-internal import Synchronization
 
 /// Requests of other threads to the transfer thread, and the way to wake it.
 final class TransportMailbox: @unchecked Sendable {

@@ -3,7 +3,6 @@
 
 internal import Base
 internal import Platform
-internal import Synchronization
 
 /// The names of a folder since the last rewind, growing as they are read or listed.
 ///

@@ -4,7 +4,6 @@
 internal import Base
 internal import Glibc
 internal import Platform
-internal import Synchronization
 
 /// Keeps the last of the state's disk for the journal, so that a full disk can still be cleared and written down.
 ///

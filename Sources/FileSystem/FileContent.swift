@@ -6,7 +6,6 @@ internal import CShims
 internal import Glibc
 package import Journal
 package import Platform
-internal import Synchronization
 
 /// An open staging file, closed with its last user: removal of its name hurts no reader.
 package final class StagingFile: Sendable {

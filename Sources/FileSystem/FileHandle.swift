@@ -4,7 +4,6 @@
 internal import Base
 internal import BlockCache
 internal import Platform
-internal import Synchronization
 
 /// One open(2) of a file.
 package final class FileHandle: Sendable {
@@ -20,9 +19,13 @@ package final class FileHandle: Sendable {
         self.isWritable = isWritable
     }
 
+    /// The reader of a version that was read before.
+    func knownReader(of key: ObjectKey, version: ObjectVersion) -> CacheReader? {
+        readers.withLock { $0.first { $0.key == key && $0.version.isSame(as: version) } }
+    }
+
     func reader(of key: ObjectKey, version: ObjectVersion, in cache: BlockCache) -> CacheReader {
-        let known = readers.withLock { $0.first { $0.key == key && $0.version.isSame(as: version) } }
-        if let known { return known }
+        if let known = knownReader(of: key, version: version) { return known }
         let reader = cache.reader(of: key, version: version)
         readers.withLock { readers in
             // A chain of local contents names few remote versions; forget those of long ago.

@@ -4,7 +4,6 @@
 package import Base
 internal import Journal
 internal import Platform
-internal import Synchronization
 
 /// Changing attributes.
 extension FileSystem {

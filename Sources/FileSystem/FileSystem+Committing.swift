@@ -4,7 +4,6 @@
 internal import Base
 internal import Journal
 internal import Platform
-internal import Synchronization
 
 /// From memory into the journal.
 extension FileSystem {

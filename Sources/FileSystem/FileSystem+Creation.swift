@@ -7,7 +7,6 @@ internal import Database
 internal import Glibc
 internal import Journal
 internal import Platform
-internal import Synchronization
 
 /// Making files, folders and links.
 extension FileSystem {

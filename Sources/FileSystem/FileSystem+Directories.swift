@@ -5,7 +5,6 @@ package import Base
 internal import Catalog
 internal import Journal
 internal import Platform
-internal import Synchronization
 
 /// One name of a folder, as readdir(3) gives it.
 package struct DirectoryEntry: Sendable {

@@ -5,7 +5,6 @@ internal import Base
 internal import Catalog
 internal import Journal
 internal import Platform
-internal import Synchronization
 
 /// Where the names come from that readdir(3) gives.
 extension FileSystem {

@@ -6,7 +6,6 @@ internal import Catalog
 internal import Database
 internal import Journal
 internal import Platform
-internal import Synchronization
 
 /// What is known of the remote's names, as of one catalog: when that is lost, nothing that was concluded holds.
 struct Knowledge: Sendable {

@@ -7,7 +7,6 @@ internal import Catalog
 internal import Journal
 internal import ObjectStore
 internal import Platform
-internal import Synchronization
 
 /// Names to inodes.
 extension FileSystem {

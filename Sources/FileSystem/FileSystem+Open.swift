@@ -5,7 +5,6 @@ internal import Base
 internal import Catalog
 internal import Journal
 internal import Platform
-internal import Synchronization
 
 /// Opening and closing files.
 extension FileSystem {

@@ -6,7 +6,6 @@ internal import Catalog
 internal import Journal
 internal import ObjectStore
 internal import Platform
-internal import Synchronization
 
 /// What is at a path, as far as is known locally.
 enum Presence: Sendable {

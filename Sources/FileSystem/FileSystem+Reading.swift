@@ -7,7 +7,6 @@ internal import Glibc
 internal import Journal
 internal import ObjectStore
 internal import Platform
-internal import Synchronization
 
 /// The bytes that answer a read.
 package enum ReadBytes {
@@ -28,7 +27,11 @@ extension FileSystem {
     ) throws(FileError) {
         guard handle.isReadable else { throw .badHandle }
         do throws(FileError) {
-            try readUncut(handle, range, answer)
+            if let (reader, range) = handle.reader(of: range) {
+                try read(reader, range, answer)
+            } else {
+                try readUncut(handle, range, answer)
+            }
         } catch {
             // The remote object under local bytes may have gone because they have been fetched into
             // staging meanwhile, or because our own upload took its place: look once more.
@@ -101,12 +104,15 @@ extension FileSystem {
         case .unopened: throw .stale
         case .zeros: try readAssembled(handle, range, segments, answer)
         case .remote(let key, let version):
-            let reader = handle.reader(of: key, version: version, in: cache)
-            do throws(StoreError) {
-                try reader.read(range) { answer(.memory($0)) }
-            } catch {
-                throw FileError(reading: error)
-            }
+            try read(handle.reader(of: key, version: version, in: cache), range, answer)
+        }
+    }
+
+    private func read(_ reader: CacheReader, _ range: ByteRange, _ answer: (ReadBytes) -> Void) throws(FileError) {
+        do throws(StoreError) {
+            try reader.read(range) { answer(.memory($0)) }
+        } catch {
+            throw FileError(reading: error)
         }
     }
 
@@ -162,5 +168,20 @@ extension FileSystem {
         }
         // A staging file that is shorter than its record has been damaged from outside.
         guard count == buffer.count else { throw .writeFailed }
+    }
+}
+
+extension FileHandle {
+    /// Who reads all of `range`, and what of it lies within the file, when that is one object that was read through this
+    /// handle before: the usual read, for which nothing is copied.
+    fileprivate func reader(of range: ByteRange) -> (CacheReader, ByteRange)? {
+        inode.state.withLock { state in
+            guard state.content.map.extents.isEmpty, case .remote(let key, let version) = state.content.below,
+                let part = range.intersection(ByteRange(0, state.content.map.size)),
+                part.upper <= state.content.map.underlayLength,
+                let reader = knownReader(of: key, version: version)
+            else { return nil }
+            return (reader, part)
+        }
     }
 }

@@ -4,7 +4,6 @@
 package import Base
 internal import ObjectStore
 internal import Platform
-internal import Synchronization
 
 /// A name that the kernel was told of.
 package struct KnownName: Hashable, Sendable {

@@ -5,7 +5,6 @@ package import Base
 internal import Catalog
 internal import Journal
 internal import Platform
-internal import Synchronization
 
 /// Moving names.
 extension FileSystem {

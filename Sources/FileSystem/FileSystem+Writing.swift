@@ -8,7 +8,6 @@ internal import Database
 internal import Glibc
 internal import Journal
 internal import Platform
-internal import Synchronization
 
 /// Changing bytes.
 extension FileSystem {

@@ -6,7 +6,6 @@ package import BlockCache
 package import Catalog
 package import Journal
 internal import Platform
-internal import Synchronization
 
 /// A volume as a tree of files: what the journal wants, over what the catalog knows of the remote.
 ///

@@ -3,7 +3,6 @@
 
 internal import Journal
 internal import Platform
-internal import Synchronization
 
 /// Files that a flush completed while a handle for writing was still there.
 ///

@@ -4,7 +4,6 @@
 internal import Base
 internal import Journal
 internal import Platform
-internal import Synchronization
 
 /// Makes closed files and changed names survive power loss, many at a time, within about a second.
 final class GroupCommitter: Sendable {

@@ -4,7 +4,6 @@
 internal import Base
 internal import Journal
 internal import Platform
-internal import Synchronization
 
 /// A file, folder or symbolic link as the kernel knows it: a lineage of content, not a name.
 ///

@@ -3,7 +3,6 @@
 
 internal import Base
 internal import Platform
-internal import Synchronization
 
 /// Names an inode to the kernel.
 ///

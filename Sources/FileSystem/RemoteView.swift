@@ -8,7 +8,6 @@ internal import Glibc
 internal import Journal
 internal import ObjectStore
 internal import Platform
-internal import Synchronization
 
 /// What the mount knows of the remote: the catalog, brought up to date when it has aged.
 ///

@@ -6,7 +6,6 @@ internal import CFuse
 internal import FileSystem
 internal import Glibc
 internal import Platform
-internal import Synchronization
 
 /// What the kernel answers by itself for a while: names that it was told of, and names that it was told do not exist.
 final class KernelNames: Sendable {

@@ -4,7 +4,6 @@
 internal import CFuse
 internal import Glibc
 internal import Platform
-internal import Synchronization
 
 /// What libfuse says, which it would print by itself.
 enum LibraryLog {

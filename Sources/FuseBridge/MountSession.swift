@@ -6,7 +6,6 @@ internal import CFuse
 package import FileSystem
 internal import Glibc
 internal import Platform
-internal import Synchronization
 
 /// One mounted file system, from mount(2) to its end.
 ///

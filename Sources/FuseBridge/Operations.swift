@@ -4,7 +4,6 @@
 internal import CFuse
 internal import Glibc
 internal import Platform
-internal import Synchronization
 
 /// The table of operations that libfuse calls.
 ///

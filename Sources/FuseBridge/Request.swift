@@ -6,7 +6,6 @@ internal import CFuse
 internal import FileSystem
 internal import Glibc
 internal import Platform
-internal import Synchronization
 
 /// What every operation reaches through its request.
 final class Bridge: Sendable {

@@ -4,7 +4,6 @@
 package import Base
 internal import Glibc
 internal import Platform
-internal import Synchronization
 
 /// The signals that end a mount's process, SIGINT, SIGTERM and SIGHUP: one thread takes them, whatever the others do.
 package enum StopSignals {

@@ -4,7 +4,6 @@
 internal import Base
 internal import HTTPWire
 internal import Platform
-internal import Synchronization
 
 /// One request and its answer on a connection.
 ///

@@ -2,7 +2,6 @@
 // Copyright the Moorage authors
 
 internal import Platform
-internal import Synchronization
 
 /// Counts requests and content bytes by method since the start of the server.
 package final class ServerStatistics: Sendable {

@@ -4,7 +4,6 @@
 internal import Base
 internal import Glibc
 internal import Platform
-internal import Synchronization
 
 /// A folder that is served as a bucket.
 struct BucketEntry: Hashable, Sendable {

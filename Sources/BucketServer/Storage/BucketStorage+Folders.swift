@@ -4,7 +4,6 @@
 internal import Base
 internal import Glibc
 internal import Platform
-internal import Synchronization
 
 extension BucketStorage {
     func openFolder(_ name: ObjectKey, in folder: OpenFile) throws(StorageError) -> OpenFile? {

@@ -5,7 +5,6 @@ internal import Base
 internal import Glibc
 internal import HTTPWire
 internal import Platform
-internal import Synchronization
 
 extension BucketStorage {
     /// A new hidden file for content that is to become an object or a part.

@@ -4,7 +4,6 @@
 package import Base
 internal import Glibc
 internal import Platform
-internal import Synchronization
 
 /// Objects as plain files in folders: `DIRECTORY/BUCKET/key`.
 ///

@@ -4,7 +4,6 @@
 internal import Base
 internal import Glibc
 internal import Platform
-internal import Synchronization
 
 /// The names in a folder in the order of the keys they stand for: a folder sorts as its name with a slash.
 struct FolderListing: Sendable {

@@ -61,6 +61,11 @@ ssize_t moorage_splice(int from, int to, size_t length, unsigned int flags);
 /// What this thread works for, as it was set last; NULL at first.
 void *_Nullable moorage_thread_purpose(void);
 void moorage_set_thread_purpose(void *_Nullable purpose);
+
+/// Memory of `size` bytes (always the same) that belongs to this thread until it ends, not initialised; NULL while the thread
+/// uses it already, or when there is none.
+void *_Nullable moorage_take_thread_buffer(size_t size);
+void moorage_return_thread_buffer(void *_Nonnull buffer);
 ssize_t moorage_getrandom(void *_Nonnull buffer, size_t length);
 /// The uid and pid of the peer of a unix socket: 0, or -1 with errno.
 int moorage_peer_credentials(int fd, uint32_t *_Nonnull uid, int32_t *_Nonnull pid);

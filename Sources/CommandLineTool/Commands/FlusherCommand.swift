@@ -7,7 +7,6 @@ internal import CurlTransport
 internal import Flusher
 internal import ObjectStore
 internal import Platform
-internal import Synchronization
 
 /// `moorage flusher`: the process that sends what is pending, started by mounts and commands.
 enum FlusherCommand {

@@ -11,7 +11,6 @@ internal import Journal
 internal import ObjectStore
 internal import Platform
 internal import Policy
-internal import Synchronization
 
 extension Engine {
     /// Opens volumes that are new, and takes in descriptions that changed.

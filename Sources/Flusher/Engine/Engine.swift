@@ -7,7 +7,6 @@ internal import Journal
 internal import ObjectStore
 internal import Platform
 internal import Policy
-internal import Synchronization
 
 /// The flusher's engine: brings what the journals of all volumes want to their remotes.
 ///

@@ -8,7 +8,6 @@ internal import Control
 internal import Journal
 internal import ObjectStore
 internal import Platform
-internal import Synchronization
 
 /// An open volume: its journal, its caches, the way to its remote.
 final class VolumeSession: Sendable {

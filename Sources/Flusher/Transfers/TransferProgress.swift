@@ -2,7 +2,6 @@
 // Copyright the Moorage authors
 
 internal import Platform
-internal import Synchronization
 
 /// How far one transfer is, written by the transfer threads and read by whoever asks.
 package final class TransferProgress: Sendable {

@@ -5,7 +5,6 @@ internal import Base
 internal import Journal
 internal import ObjectStore
 internal import Platform
-internal import Synchronization
 
 /// A row being worked on, as others see it.
 final class RunningJob: Sendable {

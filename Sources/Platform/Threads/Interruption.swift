@@ -33,15 +33,23 @@ package enum Interruption {
     }
 
     /// Runs what is done for a request on this thread; the request lives at least as long.
-    package static func during<Value, Failure: Error>(
+    @inlinable package static func during<Value, Failure: Error>(
         _ request: UnsafeMutableRawPointer,
         _ body: () throws(Failure) -> Value
     ) throws(Failure) -> Value {
-        let outer = moorage_thread_purpose()
-        moorage_set_thread_purpose(request)
-        defer { moorage_set_thread_purpose(outer) }
+        let outer = enter(request)
+        defer { leave(to: outer) }
         return try body()
     }
+
+    @usableFromInline
+    package static func enter(_ request: UnsafeMutableRawPointer) -> UnsafeMutableRawPointer? {
+        defer { moorage_set_thread_purpose(request) }
+        return moorage_thread_purpose()
+    }
+
+    @usableFromInline
+    package static func leave(to outer: UnsafeMutableRawPointer?) { moorage_set_thread_purpose(outer) }
 
     /// Has `handler` called when the request of this thread is given up, until the watch ends; nil without a request.
     package static func watch(_ handler: @escaping @Sendable () -> Void) -> Watch? {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
-internal import Glibc
+package import Glibc
 
-#if SANITIZE_THREAD
-
-/// A lock that owns its data, on a pthread mutex: Thread Sanitizer does not understand `Synchronization.Mutex`.
+/// A lock that owns its data, on a pthread mutex.
+///
+/// Not `Synchronization.Mutex`, which is a priority-inheriting futex on Linux: it hands itself over to the thread that waits,
+/// so that short uses by several threads become one switch of threads each. Thread Sanitizer does not understand it either.
 package struct Lock<State>: ~Copyable, @unchecked Sendable {
     // The mutex in tail storage serialises every access to `state`.
-    private let storage: UnsafeMutablePointer<(mutex: pthread_mutex_t, state: State)>
+    @usableFromInline let storage: UnsafeMutablePointer<(mutex: pthread_mutex_t, state: State)>
 
     package init(_ initial: sending State) {
         storage = .allocate(capacity: 1)
@@ -22,7 +23,7 @@ package struct Lock<State>: ~Copyable, @unchecked Sendable {
         storage.deallocate()
     }
 
-    package borrowing func withLock<Result, Failure: Error>(
+    @inlinable package borrowing func withLock<Result, Failure: Error>(
         _ body: (inout State) throws(Failure) -> Result
     ) throws(Failure) -> Result {
         pthread_mutex_lock(&storage.pointee.mutex)
@@ -31,7 +32,7 @@ package struct Lock<State>: ~Copyable, @unchecked Sendable {
     }
 
     /// Runs `body` unless another thread has the lock; nil then.
-    package borrowing func withLockIfAvailable<Result, Failure: Error>(
+    @inlinable package borrowing func withLockIfAvailable<Result, Failure: Error>(
         _ body: (inout State) throws(Failure) -> Result
     ) throws(Failure) -> Result? {
         guard pthread_mutex_trylock(&storage.pointee.mutex) == 0 else { return nil }
@@ -39,12 +40,3 @@ package struct Lock<State>: ~Copyable, @unchecked Sendable {
         return try body(&storage.pointee.state)
     }
 }
-
-#else
-
-package import Synchronization
-
-/// A lock that owns its data.
-package typealias Lock = Mutex
-
-#endif

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
-internal import Glibc
+package import Glibc
 
 /// A lock that owns its data and lets threads wait for it to change (a monitor).
 ///
 /// The pthread mutex serialises every access to `state`; waiting is for
 /// threads of our own only, never for Swift's cooperative pool.
 package final class Monitor<State>: @unchecked Sendable {
-    private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
-    private let condition = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
-    private var state: State
+    @usableFromInline let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
+    @usableFromInline let condition = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
+    @usableFromInline var state: State
 
     package init(_ initial: sending State) {
         state = initial
@@ -30,7 +30,7 @@ package final class Monitor<State>: @unchecked Sendable {
     }
 
     /// Runs `body` alone and wakes every waiting thread afterwards.
-    package func update<Result, Failure: Error>(
+    @inlinable package func update<Result, Failure: Error>(
         _ body: (inout State) throws(Failure) -> Result
     ) throws(Failure) -> Result {
         pthread_mutex_lock(mutex)
@@ -42,7 +42,7 @@ package final class Monitor<State>: @unchecked Sendable {
     }
 
     /// Runs `body` alone, waking nobody.
-    package func inspect<Result>(_ body: (inout State) -> Result) -> Result {
+    @inlinable package func inspect<Result>(_ body: (inout State) -> Result) -> Result {
         pthread_mutex_lock(mutex)
         defer { pthread_mutex_unlock(mutex) }
         return body(&state)

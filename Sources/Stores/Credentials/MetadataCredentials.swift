@@ -6,7 +6,6 @@ package import CurlTransport
 internal import HTTPWire
 internal import Platform
 internal import S3Wire
-internal import Synchronization
 
 /// Temporary credentials of the machine: from a container's agent, or an instance's metadata service (IMDSv2).
 package final class MetadataCredentials: Sendable {

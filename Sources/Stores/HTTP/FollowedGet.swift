@@ -5,7 +5,6 @@ internal import CurlTransport
 internal import HTTPWire
 internal import ObjectStore
 internal import Platform
-internal import Synchronization
 
 /// Gets the answer of a ``FollowedGet``; called on the transfer thread.
 protocol FollowedGetOwner: AnyObject, Sendable {

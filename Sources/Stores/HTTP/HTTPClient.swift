@@ -6,7 +6,6 @@ internal import CurlTransport
 internal import HTTPWire
 internal import ObjectStore
 internal import Platform
-internal import Synchronization
 
 /// Sends requests below one folder of a web server: logins, redirects, retries.
 final class HTTPClient: Sendable {

@@ -6,7 +6,6 @@ internal import CurlTransport
 internal import HTTPWire
 internal import ObjectStore
 internal import Platform
-internal import Synchronization
 
 /// A ranged read of one version, `If-Range` its strong validator; goes on by itself after a broken connection.
 ///

@@ -6,7 +6,6 @@ package import CurlTransport
 internal import HTTPWire
 package import ObjectStore
 internal import Platform
-internal import Synchronization
 
 /// A folder of any web server, to be read.
 ///

@@ -7,7 +7,6 @@ internal import Glibc
 internal import HTTPWire
 internal import ObjectStore
 internal import Platform
-internal import Synchronization
 
 /// A whole file read in one answer into a local file without a name, for readers of any part of it.
 ///

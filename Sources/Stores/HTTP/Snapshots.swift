@@ -6,7 +6,6 @@ internal import CurlTransport
 internal import HTTPWire
 internal import ObjectStore
 internal import Platform
-internal import Synchronization
 
 /// The files that are read in one piece, each under a version of its own.
 ///

@@ -2,7 +2,6 @@
 // Copyright the Moorage authors
 
 internal import Platform
-internal import Synchronization
 
 /// Bounds how many retries a store makes in all, so that an outage is not met with a storm of requests.
 ///

@@ -8,7 +8,6 @@ internal import HTTPWire
 internal import ObjectStore
 internal import Platform
 internal import S3Wire
-internal import Synchronization
 
 /// Signs requests to one bucket and knows what signing needs: region, clock, credentials, derived key.
 final class S3Client: Sendable {

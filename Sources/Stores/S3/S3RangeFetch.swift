@@ -7,7 +7,6 @@ internal import HTTPWire
 internal import ObjectStore
 internal import Platform
 internal import S3Wire
-internal import Synchronization
 
 /// A ranged read that goes on by itself after a broken connection, from the byte it had got to.
 ///

@@ -6,7 +6,6 @@ internal import CurlTransport
 internal import ObjectStore
 internal import Platform
 internal import S3Wire
-internal import Synchronization
 
 /// The objects that show what a server can do; each is deleted at once.
 ///
