@@ -36,7 +36,10 @@ extension FileSystem {
     package func flush(_ handle: FileHandle) throws(FileError) {
         guard handle.isWritable else { return }
         let hasSealed = try recordContent(of: handle.inode, sealing: false, closingWriter: true)
-        if hasSealed { flushed.note(handle.inode) }
+        guard hasSealed else { return }
+        flushed.note(handle.inode)
+        // Of the commit it has heard, perhaps before there was anything to look for.
+        committer.changed()
     }
 
     /// The last close of a handle.

@@ -78,8 +78,9 @@ final class GroupCommitter: Sendable {
                 let time = isBusy ? busyTime : Self.shortGathering
                 _ = state.wait(timeout: time) { $0.isStopping ? true : nil }
             }
-            let isWantedSoon = prepare()
-            state.inspect { $0.isWanted = isWantedSoon }
+            // Before the look: what changes during it is seen by the next one.
+            state.inspect { $0.isWanted = false }
+            if prepare() { state.inspect { $0.isWanted = true } }
             reclaim(everything: false)
             let started = monotonicSeconds()
             do {

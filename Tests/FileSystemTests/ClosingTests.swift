@@ -39,12 +39,14 @@ import Testing
 
     @Test func aFlushedFileThatStaysOpenIsOpenedAgain() throws {
         let volume = try Volume(metadataAge: 100)
-        try volume.files.start()
-        defer { volume.files.shutDown() }
         let handle = try volume.create("a")
         try volume.write(handle, [1, 2], at: 0)
         try volume.files.flush(handle)
         #expect(try !isOpen(volume, "a"))
+        // From here on somebody looks for such files.
+        try volume.files.start()
+        defer { volume.files.shutDown() }
+        try volume.close(volume.create("b"))
         let end = monotonicSeconds() + 20
         while try !isOpen(volume, "a"), monotonicSeconds() < end { usleep(10_000) }
         #expect(try isOpen(volume, "a"))
@@ -55,6 +57,20 @@ import Testing
         // One whose handle went is left as it is.
         usleep(1_000_000)
         #expect(try !isOpen(volume, "a"))
+    }
+
+    @Test func whatChangesWhileFlushedFilesAreLookedForIsSeenByTheNextLook() throws {
+        let volume = try Volume(metadataAge: 100)
+        let committer = GroupCommitter(journal: volume.journal)
+        let looks = Monitor(0)
+        try committer.start {
+            if looks.inspect({ $0 == 0 }) { committer.changed() }
+            looks.update { $0 += 1 }
+            return false
+        }
+        defer { committer.stop() }
+        committer.changed()
+        #expect(looks.wait(timeout: 30) { $0 >= 2 ? $0 : nil } != nil)
     }
 
     /// The kernel gives back a handle some time after close(2) has returned.
