@@ -83,6 +83,13 @@ final class UploadScene: Sendable {
         return ["PUT", "POST", "PATCH"].reduce(past.withLock { $0 }) { $0 + (counters[$1]?.received ?? 0) }
     }
 
+    /// The same, once it is `least`: the server may be behind what its clients got rid of.
+    func receivedBytes(atLeast least: Int64) -> Int64 {
+        let end = monotonicSeconds() + 30
+        while receivedBytes < least, monotonicSeconds() < end { sleepBriefly(milliseconds: 5) }
+        return receivedBytes
+    }
+
     var storedContent: [UInt8]? { try? Files.read("\(folder)/bucket/folder/object", limit: 1 << 30) }
 
     func context(
@@ -105,6 +112,43 @@ final class UploadScene: Sendable {
         )
     }
 
+    /// Begins a resumable upload with the first MiB of the content, until the journal knows its name.
+    ///
+    /// A name is lost when the connection is cut before the client has read it: such an upload can be continued by
+    /// nobody, and its bytes are sent again. Returns how many those were.
+    func begin(
+        _ journal: UploadJournal,
+        _ run: (UploadContext, UploadJournal) -> UploadResult
+    ) throws -> Int64 {
+        let piece: Int64 = 1 << 20
+        let creation = RequestPattern(method: "PUT")
+        let rule = proxy.plan.add(FaultRule(.stall(.request, after: piece), for: creation, times: nil))
+        var read: Int64 = 0
+        for _ in 0..<100 where journal.state.withLock({ $0.upload == nil }) {
+            let flag = CancellationFlag()
+            let isOver = try cancel(flag, after: piece)
+            _ = run(try context(journal, cancellation: flag), journal)
+            isOver.set()
+            read += piece
+            // What the client still sent must not go on when the rule is gone.
+            proxy.cutAll()
+        }
+        proxy.plan.remove(rule)
+        return read - piece
+    }
+
+    /// Cancels an attempt once the server has read `count` bytes more, unless the attempt is over; set what it returns
+    /// when that is so.
+    func cancel(_ flag: CancellationFlag, after count: Int64) throws -> OverFlag {
+        let isOver = OverFlag()
+        let wanted = receivedBytes + count
+        try Thread.detached(name: "test-cancel") { [self] in
+            while !isOver.isSet, receivedBytes < wanted { sleepBriefly(milliseconds: 1) }
+            flag.cancel()
+        }
+        return isOver
+    }
+
     /// Runs a driver until the upload is over, beginning another one from the journal after each failure.
     func upload(
         _ journal: UploadJournal,
@@ -119,6 +163,14 @@ final class UploadScene: Sendable {
         }
         return nil
     }
+}
+
+/// Tells a thread that what it waits for will not come.
+final class OverFlag: Sendable {
+    private let flag = Atomic<Bool>(false)
+
+    var isSet: Bool { flag.load(ordering: .relaxed) }
+    func set() { flag.store(true, ordering: .relaxed) }
 }
 
 func sleepBriefly(milliseconds: UInt32) { usleep(milliseconds * 1000) }

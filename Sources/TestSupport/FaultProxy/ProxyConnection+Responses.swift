@@ -55,20 +55,29 @@ extension ProxyConnection {
         default:
             break
         }
-        guard client.write(start) else { return false }
         state.inspect { $0.exchanges[0].record.clientStatus = head.status }
+        if BodyMeter(framing).isFinished { record() }
+        guard client.write(start) else { return false }
         guard relayBody(framing, exchange, from: upstream, limit: limit) else { return false }
         finish(status: head.status)
         return head.value(of: "Connection")?.lowercased() != "close" && framing != .untilClose
     }
 
     private func finish(status: Int) {
-        let record = state.update { state -> RequestRecord in
-            var exchange = state.exchanges.removeFirst()
-            exchange.record.clientStatus = status
-            return exchange.record
+        state.inspect { $0.exchanges[0].record.clientStatus = status }
+        record()
+        state.update { _ = $0.exchanges.removeFirst() }
+    }
+
+    /// Keeps what became of the current exchange, once; before the client gets the end of its answer, so that whoever
+    /// has an answer finds it among the records.
+    private func record() {
+        let record = state.inspect { state -> RequestRecord? in
+            if state.exchanges[0].isRecorded { return nil }
+            state.exchanges[0].isRecorded = true
+            return state.exchanges[0].record
         }
-        plan.record(record)
+        if let record { plan.record(record) }
     }
 
     private func relayBody(
@@ -85,10 +94,11 @@ extension ProxyConnection {
             let count = meter.advance(bytes)
             let kept = Int(max(0, min(Int64(count), limit - done)))
             let allowed = min(kept, allowance(exchange.fault, .response, done: done, count: count))
-            let isWhole = send(bytes, allowed, exchange, done: done)
             let content = min(meter.payload - before, Int64(kept))
             plan.count(exchange.record.kind, .response, content)
             state.inspect { $0.exchanges[0].record.responseBytes += content }
+            if allowed == kept, meter.isFinished || done + Int64(count) >= limit { record() }
+            let isWhole = send(bytes, allowed, exchange, done: done)
             done += Int64(count)
             let goesOn = act(exchange.fault, .response, isDue: allowed < kept, rest: bytes[allowed..<kept]) { rest in
                 _ = pass(rest, .response, to: client)

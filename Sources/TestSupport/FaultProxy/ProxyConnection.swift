@@ -13,6 +13,7 @@ final class ProxyConnection: Sendable {
     struct Exchange: Sendable {
         var record: RequestRecord
         var fault: ChosenFault?
+        var isRecorded = false
     }
 
     struct State: Sendable {
@@ -72,6 +73,8 @@ final class ProxyConnection: Sendable {
 
     private func close(_ upstream: SocketStream?) {
         cut(.finish)
+        // Before the client sees the end.
+        for exchange in state.inspect({ $0.exchanges }) where !exchange.isRecorded { plan.record(exchange.record) }
         if state.inspect({ $0.ending }) == .reset {
             LoopbackSocket.resetOnClose(client.socket)
             if let upstream { LoopbackSocket.resetOnClose(upstream.socket) }
@@ -79,7 +82,6 @@ final class ProxyConnection: Sendable {
             upstream?.finishPolitely()
             client.finishPolitely()
         }
-        for exchange in state.inspect({ $0.exchanges }) { plan.record(exchange.record) }
     }
 
     /// Forwards content through the limits and planned cuts; false when the connection was cut.
