@@ -60,12 +60,15 @@ class Tracer:
 
     @contextlib.contextmanager
     def failing(self, pid, paths, *rules):
-        """Lets calls of a process on some files fail while it lasts; a rule is CALL or CALL:when=N."""
+        """Lets calls of a process on some files fail while it lasts; a rule is CALL or CALL:when=N.
+
+        CALL:delay_enter=TIME lets it begin so much later instead.
+        """
         calls = ",".join(rule.split(":")[0] for rule in rules)
         command = ["strace", "-f", "-p", str(pid), "-o", self.log, "-e", f"trace={calls}"]
         for rule in rules:
             call, _, when = rule.partition(":")
-            command += ["-e", f"inject={call}:error=EIO" + (f":{when}" if when else "")]
+            command += ["-e", f"inject={call}:" + (when if when.startswith("delay") else "error=EIO" + (f":{when}" if when else ""))]
         for path in paths:
             command += ["-P", path]
         self.child.stdin.write(shlex.join(command) + "\n")
@@ -125,6 +128,15 @@ def held(instance):
     return sorted(upload["path"] for upload in uploads)
 
 
+def is_kept(pid):
+    """Whether the tracer keeps the thread that syncs closed files."""
+    for task in glob.glob(f"/proc/{pid}/task/*"):
+        with contextlib.suppress(FileNotFoundError), open(f"{task}/comm") as name, open(f"{task}/stat") as stat:
+            if name.read().strip() == "group-sync":
+                return stat.read().rsplit(")", 1)[1].split()[0] == "t"
+    return False
+
+
 def content(client, key):
     with contextlib.suppress(client.exceptions.NoSuchKey):
         return client.get_object(Bucket="bucket", Key=key)["Body"].read()
@@ -181,8 +193,12 @@ def test_an_error_of_the_whole_disk_condemns_only_the_files_that_had_it(instance
     data = {f"f{number:02}": random_bytes(seed + number, 3000) for number in range(120)}
     files = {name: begin(instance, mount / name, bytes) for name, bytes in data.items()}
     places = [os.path.dirname(files["f17"][1]), files["f17"][1]]
-    with tracer.failing(mount.pid, places, "syncfs:when=1", "fdatasync:when=1") as faults:
-        for descriptor, _ in files.values():
+    # The sync of the first file is kept in its last step, the folder's, so that those that are closed meanwhile make up
+    # one sync of many files, with the bad one among them, however long closing them takes.
+    with tracer.failing(mount.pid, places, "fsync:delay_enter=2s:when=1", "syncfs:when=1", "fdatasync:when=1") as faults:
+        os.close(files["f00"][0])
+        wait_until(lambda: is_kept(mount.pid), 20, "the sync of the first file")
+        for descriptor in [files["f17"][0], *(files[name][0] for name in files if name not in ("f00", "f17"))]:
             os.close(descriptor)
         wait_until(lambda: faults.count("fdatasync") and faults.count("syncfs"), 20, "the group sync")
     wait_until(lambda: instance.pending_files() == 1, 30, "the other files")
