@@ -10,6 +10,7 @@ import contextlib
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -24,13 +25,43 @@ from harness.instance import Instance  # noqa: E402
 from harness.proxy import FaultProxy  # noqa: E402
 from harness.settings import BINARY, PROXY  # noqa: E402
 
+# What takes longest, most of it first: begun last, one of them would keep a run that has nothing else left.
+LONG = (
+    "test_ten_thousand_small_files", "test_no_read_mixes_versions", "test_a_second_rsync_transfers_nothing",
+    "test_fio_finds_every_block_as_it_wrote_it", "test_cuts_and_kills_during_a_big_upload_cost_little",
+    "test_a_kill_while_the_object_is_put_together_loses_nothing", "test_attributes_come_with_the_listing",
+    "test_killed_at_any_step", "test_a_head_that_never_ends_is_cut",
+    "test_cutting_a_file_at_open_leaves_no_hole_before_what_others_append", "test_a_bucket_of_many_objects_takes_little",
+    "test_parts_side_by_side_are_lost_one_by_one", "test_one_error_at_any_step", "test_one_that_cannot_be_reached_is_named",
+    "test_a_full_or_read_only_state_folder_stops_no_status", "test_hundreds_who_wait_do_not_stop_the_others",
+    "test_uploads_whose_names_are_lost_are_ended_and_those_of_others_are_not",
+    "test_a_network_that_swallows_everything_does_not_stop_the_user", "test_something_else_where_the_folder_was",
+    "test_a_full_disk_is_read_past_until_there_is_room", "test_room_that_is_to_stay_free_stays_free",
+    "test_a_remote_that_swallows_everything_hangs_neither_ls_nor_df", "test_work_goes_on_without_the_network",
+    "test_random_operations_give_the_same_tree", "test_a_rename_does_not_overwrite_a_target_it_never_saw",
+)
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "limit(seconds): how long the test may take before its processes are ended")
+    # A run that a shell has put into the background ignores it, and all that it starts would, too.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items):
     if not os.path.exists(BINARY):
         raise pytest.UsageError(f"there is no {BINARY}: build it, or set MOORAGE_BIN")
+    items[:] = longest_first(items)
+
+
+def longest_first(items):
+    """Long tests, each with a short one behind it: a worker is given two tests to begin with."""
+    rank = {name: number for number, name in enumerate(LONG)}
+    long = sorted((item for item in items if item.originalname in rank), key=lambda item: rank[item.originalname])
+    short = [item for item in items if item.originalname not in rank]
+    pairs = [item for pair in zip(long, short) for item in pair]
+    return pairs + long[len(short):] + short[len(long):]
 
 
 @pytest.hookimpl(hookwrapper=True)

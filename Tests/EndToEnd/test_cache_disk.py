@@ -6,13 +6,14 @@ import errno
 import os
 import random
 import shutil
+import signal
 
 import pytest
 
 from harness import injection
 from harness.disks import SmallDisk, needs_root
 from harness.injection import ENDLESS, Injection
-from harness.processes import wait_until
+from harness.processes import kill, wait_until
 from harness.trees import random_bytes
 
 MIB = 1 << 20
@@ -143,6 +144,8 @@ def test_a_cache_that_cannot_be_written_is_still_read(instance, small, contents,
     with open(mount / "f1", "rb") as file:
         assert file.read() == contents["f1"]
     mount.unmount()
+    # It has files of the cache open, and would end by itself only when it was idle for long.
+    kill(instance.flusher_pid(), signal.SIGTERM)
     wait_until(lambda: remounts(small, "ro"), 60, "nobody to write any more")
     mount = mount.mount_again()
     read_here_and_there(mount, {"f1": contents["f1"]}, seed)

@@ -8,6 +8,8 @@ import shutil
 import signal
 import socket
 import sys
+import tempfile
+import urllib.request
 
 import pytest
 
@@ -67,6 +69,13 @@ class OtherServer:
             "--vfs-cache-mode", "off", "--dir-cache-time", "1s", root,
         ]
 
+    def empty(self):
+        """Has moto forget everything, or starts it again when it does not answer."""
+        try:
+            urllib.request.urlopen(urllib.request.Request(self.url + "/moto-api/reset", method="POST"), timeout=20).close()
+        except OSError:
+            self.kill_and_restart()
+
     def answers(self):
         if self.child.process.poll() is not None:
             raise Failure("it ended")
@@ -80,13 +89,27 @@ class OtherServer:
         return s3_client(self.url)
 
 
+@pytest.fixture(scope="session")
+def moto():
+    """One for all tests of a worker, as it takes seconds to start; each of them finds it empty."""
+    with tempfile.TemporaryDirectory(prefix="moorage-moto-") as folder:
+        server = OtherServer("moto", folder)
+        yield server
+        server.child.end()
+
+
 @pytest.fixture(params=["rclone", "moto"])
 def other(request, folder, stack):
     program = "moto_server" if request.param == "moto" else "rclone"
     if not tool(program):
         pytest.skip(f"there is no {program}")
-    server = OtherServer(request.param, folder)
-    stack.callback(lambda: server.child.end())
+    if request.param == "moto":
+        server = request.getfixturevalue("moto")
+        server.empty()
+        os.symlink(server.child.log_path, os.path.join(folder, "other.log"))
+    else:
+        server = OtherServer(request.param, folder)
+        stack.callback(lambda: server.child.end())
     server.client().create_bucket(Bucket="bucket")
     return server
 
