@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+internal import Glibc
+
 /// A name or slash-separated path in a bucket, compared byte by byte.
 ///
 /// Swift's `String` compares by canonical equivalence, so two different object
@@ -67,6 +69,30 @@ package struct ObjectKey: Hashable, Sendable, Comparable, CustomStringConvertibl
     }
 
     package static func < (left: ObjectKey, right: ObjectKey) -> Bool {
-        left.bytes.lexicographicallyPrecedes(right.bytes)
+        let order = order(left, right)
+        return order == 0 ? left.bytes.count < right.bytes.count : order < 0
+    }
+
+    // An array compares and hashes element by element; a folder may have a million names.
+
+    package static func == (left: ObjectKey, right: ObjectKey) -> Bool {
+        left.bytes.count == right.bytes.count && order(left, right) == 0
+    }
+
+    package func hash(into hasher: inout Hasher) {
+        // The length first: with what is hashed beside it, no two keys may run into each other.
+        hasher.combine(bytes.count)
+        bytes.withUnsafeBytes { hasher.combine(bytes: $0) }
+    }
+
+    /// How the common length of two keys compares, as memcmp(3) says it.
+    private static func order(_ left: ObjectKey, _ right: ObjectKey) -> Int32 {
+        left.bytes.withUnsafeBufferPointer { left in
+            right.bytes.withUnsafeBufferPointer { right in
+                let count = min(left.count, right.count)
+                guard count > 0, let left = left.baseAddress, let right = right.baseAddress else { return 0 }
+                return memcmp(left, right, count)
+            }
+        }
     }
 }

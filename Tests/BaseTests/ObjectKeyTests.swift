@@ -33,6 +33,20 @@ import Testing
         #expect(ObjectKey("b").moved(from: .root, to: ObjectKey("x")) == ObjectKey("x/b"))
     }
 
+    @Test func keysCompareAsTheirBytesDo() {
+        var generator = SystemRandomNumberGenerator()
+        func random() -> [UInt8] {
+            let count = Int.random(in: 0...4, using: &generator)
+            return (0..<count).map { _ in [0, 1, 0x7F, 0x80, 0xFF].randomElement(using: &generator) ?? 0 }
+        }
+        for _ in 0..<5000 {
+            let (left, right) = (random(), random())
+            #expect((ObjectKey(bytes: left) < ObjectKey(bytes: right)) == left.lexicographicallyPrecedes(right))
+            #expect((ObjectKey(bytes: left) == ObjectKey(bytes: right)) == (left == right))
+            #expect(Set([ObjectKey(bytes: left), ObjectKey(bytes: right)]).count == Set([left, right]).count)
+        }
+    }
+
     @Test func invalidTextIsNoString() {
         #expect(ObjectKey(bytes: [0xFF]).validated == nil)
         #expect(ObjectKey("ok").validated == "ok")
