@@ -37,23 +37,23 @@ extension Catalog {
     ) throws(DatabaseError) -> [CatalogEntry] {
         let (taken, added) = try write { entries throws(DatabaseError) -> ([CatalogEntry], ListingSummary) in
             try entries.check(token)
-            let id = try entries.folder(folder)
+            let intake = try PageIntake(entries, folder, page, token, time)
             var summary = summary
             var taken: [CatalogEntry] = []
             taken.reserveCapacity(page.entries.count + page.folders.count)
             for listed in page.entries {
                 if listed.key.isMarker(of: folder) {
                     summary.hasMarker = true
-                    try entries.noteMarker(folder, listed, token, time)
-                } else if listed.key.isShowable(in: folder) {
-                    if let entry = try entries.noteFile(listed, in: folder, id, token, time) { taken.append(entry) }
+                    try intake.noteMarker(listed)
+                } else if let name = listed.key.showableName(in: folder) {
+                    if let entry = try intake.noteFile(listed, name) { taken.append(entry) }
                 } else {
                     summary.hidden += 1
                 }
             }
             for path in page.folders {
-                if path.isShowable(in: folder) {
-                    if let entry = try entries.noteFolder(path, in: folder, id, token, time) { taken.append(entry) }
+                if let name = path.showableName(in: folder) {
+                    if let entry = try intake.noteFolder(path, name) { taken.append(entry) }
                 } else {
                     summary.hidden += 1
                 }
@@ -76,8 +76,11 @@ extension Catalog {
         try write { entries throws(DatabaseError) in
             try entries.check(token)
             let id = Value.integer(try entries.folder(folder))
-            try entries.forgetVanishedFolders(of: folder, token)
-            try entries.connection.run("DELETE FROM entry WHERE folder = ? AND stamp < ?", [id, .integer(token.stamp)])
+            let vanished = [id, .integer(token.stamp)]
+            if try entries.connection.exists("SELECT 1 FROM entry WHERE folder = ? AND stamp < ?", vanished) {
+                try entries.forgetVanishedFolders(of: folder, token)
+                try entries.connection.run("DELETE FROM entry WHERE folder = ? AND stamp < ?", vanished)
+            }
             try entries.connection.run(
                 "UPDATE folder SET listed_at = ?, hidden = ? WHERE id = ?",
                 [.time(time), .integer(Int64(summary.hidden)), id]
@@ -111,15 +114,15 @@ extension ObjectKey {
             && bytes.starts(with: folder.bytes)
     }
 
-    /// Whether a file system can show this key as a name in the folder: not empty, no `.` or `..`, no slash
-    /// or NUL, at most 255 bytes.
-    fileprivate func isShowable(in folder: ObjectKey) -> Bool {
+    /// This key's name in the folder; nil where a file system cannot show it as one: it is empty, `.` or `..`, has a
+    /// slash or NUL, or more than 255 bytes.
+    fileprivate func showableName(in folder: ObjectKey) -> ObjectKey? {
         let start = folder.isRoot ? 0 : folder.bytes.count + 1
-        guard bytes.count > start, isInside(folder) else { return false }
-        let name = bytes[start...]
-        guard name.count <= 255, !name.contains(0), !name.contains(UInt8(ascii: "/")) else { return false }
+        guard bytes.count > start, bytes.count - start <= 255, isInside(folder) else { return nil }
+        let name = ObjectKey(bytes: Array(bytes[start...]))
+        guard !name.bytes.contains(where: { $0 == 0 || $0 == UInt8(ascii: "/") }) else { return nil }
         let dot = UInt8(ascii: ".")
-        return !name.elementsEqual([dot]) && !name.elementsEqual([dot, dot])
+        return name.bytes == [dot] || name.bytes == [dot, dot] ? nil : name
     }
 }
 
@@ -148,16 +151,58 @@ extension Entries {
         }
     }
 
-    /// Returns what is there now; nil when that is nothing, or was on an earlier page.
-    fileprivate func noteFile(
-        _ listed: ListingPage.Entry,
+    /// Whether anything is known of names from the first to the last of a page's files in a folder.
+    fileprivate func knowsNames(
+        around page: ListingPage,
         in folder: ObjectKey,
-        _ id: Int64,
+        _ id: Int64
+    ) throws(DatabaseError) -> Bool {
+        let start = folder.isRoot ? 0 : folder.bytes.count + 1
+        var bounds: (first: ObjectKey, last: ObjectKey)?
+        for entry in page.entries where entry.key.bytes.count > start && entry.key.isInside(folder) {
+            let known = bounds ?? (entry.key, entry.key)
+            bounds = (min(known.first, entry.key), max(known.last, entry.key))
+        }
+        guard let bounds else { return false }
+        return try connection.exists(
+            "SELECT 1 FROM entry WHERE folder = ? AND name BETWEEN ? AND ?",
+            [.integer(id), .blob(Array(bounds.first.bytes[start...])), .blob(Array(bounds.last.bytes[start...]))]
+        )
+    }
+}
+
+/// Takes one page of a folder's listing into the catalog, within a transaction.
+private struct PageIntake {
+    private let entries: Entries
+    private let folder: ObjectKey
+    private let id: Int64
+    private let token: CatalogToken
+    private let time: Timestamp
+    /// Something is known already of names like those of the page: of a folder's first listing nothing is, and no file
+    /// of it has to be looked for.
+    private let isKnown: Bool
+    private let putting: Statement
+
+    init(
+        _ entries: Entries,
+        _ folder: ObjectKey,
+        _ page: ListingPage,
         _ token: CatalogToken,
         _ time: Timestamp
-    ) throws(DatabaseError) -> CatalogEntry? {
+    ) throws(DatabaseError) {
+        self.entries = entries
+        self.folder = folder
+        self.token = token
+        self.time = time
+        id = try entries.folder(folder)
+        isKnown = try entries.knowsNames(around: page, in: folder, id)
+        putting = try entries.putting()
+    }
+
+    /// Returns what is there now; nil when that is nothing, or was on an earlier page.
+    func noteFile(_ listed: ListingPage.Entry, _ name: ObjectKey) throws(DatabaseError) -> CatalogEntry? {
         let version = listed.version
-        let old = try entry(listed.key.name, in: folder, id)
+        let old = isKnown ? try entries.entry(name, in: folder, id) : nil
         if let old, old.stamp > token.stamp { return old.entry.kind == .absent ? nil : old.entry }
         if let old, old.stamp == token.stamp, old.entry.kind == .directory { return nil }
         var entry = CatalogEntry(
@@ -175,38 +220,27 @@ extension Entries {
             entry.version = version
             entry.checkedAt = time
         }
-        try put(entry, stamp: token.stamp, in: id)
+        try entries.put(entry, name, stamp: token.stamp, in: id, putting)
         return entry
     }
 
     /// Returns what is there now; nil when that is nothing, or was on an earlier page.
-    fileprivate func noteFolder(
-        _ path: ObjectKey,
-        in folder: ObjectKey,
-        _ id: Int64,
-        _ token: CatalogToken,
-        _ time: Timestamp
-    ) throws(DatabaseError) -> CatalogEntry? {
-        let old = try entry(path.name, in: folder, id)
+    func noteFolder(_ path: ObjectKey, _ name: ObjectKey) throws(DatabaseError) -> CatalogEntry? {
+        let old = try entries.entry(name, in: folder, id)
         if let old, old.stamp > token.stamp { return old.entry.kind == .absent ? nil : old.entry }
         var entry = CatalogEntry(path: path, kind: .directory, checkedAt: time)
         if let old, old.entry.kind == .directory {
             entry = old.entry
             entry.checkedAt = time
         }
-        try put(entry, stamp: token.stamp, in: id)
+        try entries.put(entry, name, stamp: token.stamp, in: id, putting)
         let wasListedAsFile = old.map { $0.stamp == token.stamp && $0.entry.kind == .file } ?? false
         return wasListedAsFile ? nil : entry
     }
 
     /// The folder's own marker was listed in it; metadata of another version of the marker no longer counts.
-    fileprivate func noteMarker(
-        _ folder: ObjectKey,
-        _ marker: ListingPage.Entry,
-        _ token: CatalogToken,
-        _ time: Timestamp
-    ) throws(DatabaseError) {
-        let old = try entry(folder)
+    func noteMarker(_ marker: ListingPage.Entry) throws(DatabaseError) {
+        let old = try entries.entry(folder)
         if let old, old.stamp > token.stamp || old.entry.kind != .directory { return }
         var entry = old?.entry ?? CatalogEntry(path: folder, kind: .directory, checkedAt: time)
         if entry.version?.isSame(as: marker.version) != true { entry.metadata = nil }
@@ -214,6 +248,6 @@ extension Entries {
         entry.version = marker.version
         entry.hasMarker = true
         // The stamp stays: being in its own listing says nothing of its place in its parent's.
-        try put(entry, stamp: old?.stamp ?? token.stamp)
+        try entries.put(entry, stamp: old?.stamp ?? token.stamp)
     }
 }

@@ -17,12 +17,13 @@ struct Entries {
         FROM folder f JOIN entry e ON e.folder = f.id
         """ + " "
 
+    private static let selectOne = select + "WHERE f.path = ? AND e.name = ?"
+
     /// An entry and the moment of its observation.
     typealias Stamped = (entry: CatalogEntry, stamp: Int64)
 
     func entry(_ path: ObjectKey) throws(DatabaseError) -> Stamped? {
-        let sql = Self.select + "WHERE f.path = ? AND e.name = ?"
-        return try connection.first(sql, [.key(path.parent), .key(path.name)]) { Self.decode($0) }
+        try connection.first(Self.selectOne, [.key(path.parent), .key(path.name)]) { Self.decode($0) }
     }
 
     /// The entry of a name in a folder whose number is known.
@@ -45,24 +46,44 @@ struct Entries {
     }
 
     func put(_ entry: CatalogEntry, stamp: Int64) throws(DatabaseError) {
-        try put(entry, stamp: stamp, in: try folder(entry.path.parent))
+        try put(entry, entry.path.name, stamp: stamp, in: try folder(entry.path.parent), try putting())
     }
 
-    /// The same for a folder whose number is known.
-    func put(_ entry: CatalogEntry, stamp: Int64, in folder: Int64) throws(DatabaseError) {
-        let metadata = entry.metadata
-        try connection.run(
-            "INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                .integer(folder), .key(entry.path.name), .integer(entry.kind.rawValue),
-                Self.tag(entry.version?.entityTag), .integer(entry.version?.size), .time(entry.version?.lastModified),
-                .integer(metadata != nil), .integer(metadata?.mode.map { Int64($0) }),
-                .integer(metadata?.uid.map { Int64($0) }), .integer(metadata?.gid.map { Int64($0) }),
-                .time(metadata?.modified), .key(entry.target), .integer(entry.hasMarker.map { $0 ? 1 : 0 }),
-                .time(entry.checkedAt), .integer(entry.committedGeneration), .integer(stamp),
-                Self.list(entry.earlierGenerations),
-            ]
+    /// The statement that ``put(_:_:stamp:in:_:)`` runs.
+    func putting() throws(DatabaseError) -> Statement {
+        try connection.statement(
+            "INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         )
+    }
+
+    /// Puts an entry, whose name in its folder this is, for a folder whose number is known.
+    func put(
+        _ entry: CatalogEntry,
+        _ name: ObjectKey,
+        stamp: Int64,
+        in folder: Int64,
+        _ statement: Statement
+    ) throws(DatabaseError) {
+        let (version, metadata) = (entry.version, entry.metadata)
+        try statement.run { row in
+            row.add(folder)
+            row.add(name.bytes)
+            row.add(entry.kind.rawValue)
+            row.add(Self.tag(version?.entityTag))
+            row.add(version?.size)
+            row.add(version?.lastModified?.nanoseconds)
+            row.add(metadata == nil ? 0 : 1)
+            row.add(metadata?.mode.map { Int64($0) })
+            row.add(metadata?.uid.map { Int64($0) })
+            row.add(metadata?.gid.map { Int64($0) })
+            row.add(metadata?.modified?.nanoseconds)
+            row.add(entry.target?.bytes)
+            row.add(entry.hasMarker.map { $0 ? 1 : 0 })
+            row.add(entry.checkedAt.nanoseconds)
+            row.add(entry.committedGeneration)
+            row.add(stamp)
+            row.add(Self.list(entry.earlierGenerations))
+        }
     }
 
     func delete(_ path: ObjectKey) throws(DatabaseError) {
@@ -127,13 +148,12 @@ struct Entries {
         return (entry, row.integer(15))
     }
 
-    private static func list(_ generations: [Int64]) -> Value {
-        generations.isEmpty ? .null : .text(generations.map(String.init).joined(separator: ","))
+    private static func list(_ generations: [Int64]) -> String? {
+        generations.isEmpty ? nil : generations.map(String.init).joined(separator: ",")
     }
 
-    private static func tag(_ tag: EntityTag?) -> Value {
-        guard let tag else { return .null }
-        return .text((tag.isWeak ? "W" : "S") + tag.opaque)
+    private static func tag(_ tag: EntityTag?) -> String? {
+        tag.map { ($0.isWeak ? "W" : "S") + $0.opaque }
     }
 
     private static func tag(_ text: String?) -> EntityTag? {

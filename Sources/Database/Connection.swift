@@ -5,7 +5,7 @@ internal import CSQLite
 
 /// An open SQLite connection with its prepared statements; used by one thread at a time, under ``Database``'s lock.
 package final class Connection {
-    private let handle: OpaquePointer
+    fileprivate let handle: OpaquePointer
     private var statements: [String: OpaquePointer] = [:]
     private let path: String
     private let frames = UnsafeMutablePointer<Int32>.allocate(capacity: 1)
@@ -37,6 +37,13 @@ package final class Connection {
             default: throw failure(sql)
             }
         }
+    }
+
+    /// A statement that is run many times in a row, with nothing looked up or allocated for each.
+    ///
+    /// Not to be kept beyond the transaction that it is used in.
+    package func statement(_ sql: String) throws(DatabaseError) -> Statement {
+        Statement(connection: self, handle: try prepared(sql))
     }
 
     /// Runs a query and calls `body` for each row, which must not run the same statement again.
@@ -157,15 +164,70 @@ package final class Connection {
         }
     }
 
-    private func finish(_ statement: OpaquePointer) {
+    fileprivate func finish(_ statement: OpaquePointer) {
         sqlite3_reset(statement)
         sqlite3_clear_bindings(statement)
     }
 
-    private func failure(_ sql: String) -> DatabaseError {
+    fileprivate func failure(_ sql: String) -> DatabaseError {
         let code = sqlite3_extended_errcode(handle)
         let reason = String(cString: sqlite3_errmsg(handle))
         return DatabaseError(.init(resultCode: code), code: code, "\(path): \(reason)")
+    }
+}
+
+/// A prepared statement; see ``Connection/statement(_:)``.
+package struct Statement {
+    fileprivate let connection: Connection
+    fileprivate let handle: OpaquePointer
+
+    /// Runs it once, with the parameters that `bind` gives, all of them and in their order.
+    package func run(_ bind: (inout Parameters) -> Void) throws(DatabaseError) {
+        defer { connection.finish(handle) }
+        var parameters = Parameters(statement: handle)
+        bind(&parameters)
+        precondition(parameters.count == sqlite3_bind_parameter_count(handle), "parameters of a statement")
+        guard parameters.result == SQLITE_OK else { throw connection.failure("bind") }
+        while true {
+            switch sqlite3_step(handle) {
+            case SQLITE_ROW: continue
+            case SQLITE_DONE: return
+            default: throw connection.failure("step")
+            }
+        }
+    }
+}
+
+/// The parameters of a statement, bound one after the other.
+package struct Parameters {
+    fileprivate let statement: OpaquePointer
+    fileprivate private(set) var count: Int32 = 0
+    /// The first that was not SQLITE_OK.
+    fileprivate private(set) var result = SQLITE_OK
+
+    package mutating func add(_ number: Int64?) {
+        guard let number else { return addNull() }
+        note(sqlite3_bind_int64(statement, count + 1, number))
+    }
+
+    package mutating func add(_ text: String?) {
+        guard let text else { return addNull() }
+        note(moorage_sqlite_bind_text(statement, count + 1, text, UInt64(text.utf8.count)))
+    }
+
+    package mutating func add(_ bytes: [UInt8]?) {
+        guard let bytes else { return addNull() }
+        let code = bytes.withUnsafeBytes {
+            moorage_sqlite_bind_blob(statement, count + 1, $0.baseAddress, UInt64($0.count))
+        }
+        note(code)
+    }
+
+    private mutating func addNull() { note(sqlite3_bind_null(statement, count + 1)) }
+
+    private mutating func note(_ code: Int32) {
+        count += 1
+        if result == SQLITE_OK { result = code }
     }
 }
 

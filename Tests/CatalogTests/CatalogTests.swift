@@ -150,6 +150,21 @@ import Testing
         #expect(try names("") == ["n"])
     }
 
+    /// Of a first listing no name is looked for, unless one like those of the page is known by then.
+    @Test(arguments: [["b", "a", "c"], ["a", "b", "c"], ["b", "a", "c/0"], ["c", "b", "a/0", "a"]])
+    func whatWasCommittedDuringAFirstListingStays(order: [String]) throws {
+        defer { removeAll() }
+        let token = try catalog.beginListing()
+        try catalog.committed(key("d/a"), version: version("2"), metadata: nil, generation: 9, at: time)
+        var summary = ListingSummary()
+        let listed = page(order.map { ("d/\($0)", "1") })
+        let taken = try catalog.apply(listed, of: key("d"), token, at: time, summary: &summary)
+        try catalog.finishListing(of: key("d"), token, summary, at: time)
+        #expect(try catalog.entry(key("d/a"))?.version == version("2"))
+        #expect(try catalog.entry(key("d/b"))?.version == version("1"))
+        #expect(taken.first { $0.path == key("d/a") }?.version == version("2"))
+    }
+
     @Test func aRemovalHoldsAgainstAListingThatBeganBefore() throws {
         defer { removeAll() }
         let token = try catalog.beginListing()

@@ -44,6 +44,35 @@ import Testing
         )
     }
 
+    @Test func aStatementRunsManyTimesWithParametersOfItsOwn() throws {
+        defer { removeAll() }
+        let database = try Database(path: path, migrations: ["CREATE TABLE t (a, b UNIQUE, c)"])
+        try database.write { connection throws(DatabaseError) in
+            let statement = try connection.statement("INSERT INTO t VALUES (?, ?, ?)")
+            func run(_ number: Int64?, _ text: String?, _ bytes: [UInt8]?) throws(DatabaseError) {
+                try statement.run { row in
+                    row.add(number)
+                    row.add(text)
+                    row.add(bytes)
+                }
+            }
+            try run(1, "é\u{0}x", [0, 255])
+            try run(nil, nil, nil)
+            // After a failure it is as usable as before, and nothing is left of what was bound.
+            #expect(throws: DatabaseError.self) { try run(2, "é\u{0}x", nil) }
+            try run(3, "", [])
+        }
+        let rows = try database.read { connection throws(DatabaseError) in
+            try connection.all("SELECT * FROM t ORDER BY rowid") { row in (0..<3).map { row.value($0) } }
+        }
+        #expect(
+            rows == [
+                [.integer(1), .text("é\u{0}x"), .blob([0, 255])], [.null, .null, .null],
+                [.integer(3), .text(""), .blob([])],
+            ]
+        )
+    }
+
     @Test func aTransactionThatThrowsLeavesNothing() throws {
         defer { removeAll() }
         let database = try Database(path: path, migrations: schema)
