@@ -107,17 +107,25 @@ final class DirectoryStream: Sendable {
         state.windowStart += count
     }
 
-    /// The name at a place, which is there, and what was under it where that was read on `ground`.
-    func item(_ index: Int, on ground: ListingGround?) -> (name: ObjectKey, type: UInt32, presence: Presence?) {
+    /// A name, S_IFMT bits, and what was under it where that is known.
+    typealias Given = (name: ObjectKey, type: UInt32, presence: Presence?)
+
+    /// The next names from a place on, with what was under them where that was read on `ground`; none behind the last.
+    func items(from index: Int, count: Int, on ground: ListingGround?) -> [Given] {
         state.inspect { state in
-            state.position = max(state.position, index + 1)
-            let place = index - state.windowStart
-            let isKnown = state.ground == ground && state.window.indices.contains(place)
-            return (state.names.name(index), state.names.type(index), isKnown ? state.window[place] : nil)
+            let end = min(index + count, state.names.count)
+            guard index < end else { return [] }
+            state.position = max(state.position, end)
+            let known = state.ground == ground ? state.window.indices : 0..<0
+            return (index..<end).map { index in
+                let place = index - state.windowStart
+                let presence = known.contains(place) ? state.window[place] : nil
+                return (state.names.name(index), state.names.type(index), presence)
+            }
         }
     }
 
-    /// Whether ``item(_:on:)`` would tell what is under the name.
+    /// Whether ``items(from:count:on:)`` would tell what is under the name.
     func isKnown(_ index: Int, on ground: ListingGround) -> Bool {
         state.inspect { $0.ground == ground && $0.window.indices.contains(index - $0.windowStart) }
     }

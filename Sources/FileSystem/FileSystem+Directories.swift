@@ -39,9 +39,11 @@ extension FileSystem {
             position += 1
         }
         let start = position
-        while let ground = try prepare(stream, position - 2, handle.inode, withStatus) {
+        while true {
+            let begun = journal.begunTransactions
+            guard let ground = try prepare(stream, position - 2, handle.inode, withStatus) else { return }
             let hasRoom = namespace.shared {
-                give(stream, from: &position, handle.inode, withStatus ? ground : nil, body)
+                give(stream, from: &position, handle.inode, withStatus ? (ground, begun) : nil, body)
             }
             if !hasRoom || (position > start && stream.mayHaveToWait(position - 2)) { return }
         }
@@ -52,31 +54,37 @@ extension FileSystem {
         return DirectoryEntry(name: name, type: FileAttributes.directoryType, status: nil, next: position + 1)
     }
 
+    /// How many names are taken from a stream at once.
+    private static let batch = 64
+
     /// Gives entries, on a ground with what the kernel may know of them, while that is at hand; false when one did not
     /// fit.
+    ///
+    /// The ground comes with how many transactions had begun before it was looked at.
     private func give(
         _ stream: DirectoryStream,
         from position: inout Int,
         _ folder: Inode,
-        _ ground: ListingGround?,
+        _ ground: (listing: ListingGround, begun: Int)?,
         _ body: (DirectoryEntry) -> Bool
     ) -> Bool {
         let path = table.path(of: folder.number)
-        let count = stream.progress.count
-        while position - 2 < count {
-            let (name, type, presence) = stream.item(position - 2, on: ground)
-            var entry = DirectoryEntry(name: name, type: type, status: nil, next: position + 1)
-            if ground != nil, let path {
-                guard let presence else { return true }
-                entry.status = status(of: presence, folder.number, name, path.appending(name))
+        while true {
+            let items = stream.items(from: position - 2, count: Self.batch, on: ground?.listing)
+            if items.isEmpty { return true }
+            for (name, type, presence) in items {
+                var entry = DirectoryEntry(name: name, type: type, status: nil, next: position + 1)
+                if let ground, let path {
+                    guard let presence else { return true }
+                    entry.status = status(of: presence, folder.number, name, path.appending(name), ground.begun)
+                }
+                guard body(entry) else {
+                    if let status = entry.status { forget(status.number, count: 1) }
+                    return false
+                }
+                position += 1
             }
-            guard body(entry) else {
-                if let status = entry.status { forget(status.number, count: 1) }
-                return false
-            }
-            position += 1
         }
-        return true
     }
 
     /// What the kernel may know of a name, which it then knows once more; nil where a request would be needed first: a
@@ -85,17 +93,41 @@ extension FileSystem {
         of presence: Presence,
         _ folder: InodeNumber,
         _ name: ObjectKey,
-        _ path: ObjectKey
+        _ path: ObjectKey,
+        _ begun: Int
     ) -> InodeStatus? {
         var presence = presence
-        // Of two observations of the remote this may be the older one.
-        if case .remote(let entry, let attributes?) = presence, let known = table.child(folder, name) {
-            if known.kind == attributes.inodeKind, known.follows(entry, attributes, path) {
-                return table.retain(known) ? status(of: known) : nil
+        if case .remote(let entry, let attributes?) = presence {
+            if let known = table.child(folder, name) {
+                if known.kind == attributes.inodeKind, known.follows(entry, attributes, path) {
+                    return table.retain(known) ? status(of: known) : nil
+                }
+                // Of two observations of the remote this may be the older one.
+                presence = (try? self.presence(path)) ?? .absent
+            } else if let status = statusOfNew(entry, attributes, folder, name, path, begun) {
+                return status
             }
-            presence = (try? self.presence(path)) ?? .absent
         }
         guard let inode = present(presence, folder, name, path), table.retain(inode) else { return nil }
+        return status(of: inode)
+    }
+
+    /// What the kernel is told of a name that it does not know; nil where somebody may have changed the name since it
+    /// was looked at.
+    ///
+    /// The journal need not be asked once more for each of many thousand names: no transaction has begun since.
+    private func statusOfNew(
+        _ entry: CatalogEntry,
+        _ attributes: FileAttributes,
+        _ folder: InodeNumber,
+        _ name: ObjectKey,
+        _ path: ObjectKey,
+        _ begun: Int
+    ) -> InodeStatus? {
+        guard journal.begunTransactions == begun else { return nil }
+        let inode = table.make(attributes.inodeKind, attributes)
+        inode.show(entry, attributes, path)
+        guard table.insert(inode, folder, name, replacing: nil, lookups: 1) else { return nil }
         return status(of: inode)
     }
 

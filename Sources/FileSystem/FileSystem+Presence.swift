@@ -8,7 +8,9 @@ internal import ObjectStore
 internal import Platform
 
 /// What is at a path, as far as is known locally.
-enum Presence: Sendable {
+///
+/// Indirect: listings hand many thousands of them on, and have only a reference to copy.
+indirect enum Presence: Sendable {
     case absent
     /// A row of the journal says so.
     case row(JournalNode)

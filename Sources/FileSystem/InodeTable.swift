@@ -84,12 +84,20 @@ final class InodeTable: Sendable {
     }
 
     /// Puts a new inode under a name in place of `known`; false when something else stands there by now.
-    func insert(_ inode: Inode, _ parent: InodeNumber, _ name: ObjectKey, replacing known: Inode?) -> Bool {
+    ///
+    /// The kernel is told of it `lookups` times.
+    func insert(
+        _ inode: Inode,
+        _ parent: InodeNumber,
+        _ name: ObjectKey,
+        replacing known: Inode?,
+        lookups: UInt64 = 0
+    ) -> Bool {
         state.withLock { state in
             let place = Place(parent: parent, name: name)
             guard state.places[place] == known?.number else { return false }
-            Self.displace(place, &state)
-            state.records[inode.number] = Record(inode: inode, place: place, lookups: 0)
+            if known != nil { Self.displace(place, &state) }
+            state.records[inode.number] = Record(inode: inode, place: place, lookups: lookups)
             state.places[place] = inode.number
             state.records[parent]?.children += 1
             return true

@@ -76,7 +76,20 @@ extension Operations {
         to room: UnsafeMutableRawBufferPointer,
         withStatus: Bool
     ) -> Int {
-        let text = entry.name.bytes.map { CChar(bitPattern: $0) } + [0]
+        withUnsafeTemporaryAllocation(of: CChar.self, capacity: entry.name.bytes.count + 1) { text in
+            for (index, byte) in entry.name.bytes.enumerated() { text[index] = CChar(bitPattern: byte) }
+            text[entry.name.bytes.count] = 0
+            return add(entry, text.baseAddress, request, to: room, withStatus: withStatus)
+        }
+    }
+
+    private static func add(
+        _ entry: DirectoryEntry,
+        _ text: UnsafePointer<CChar>?,
+        _ request: Request,
+        to room: UnsafeMutableRawBufferPointer,
+        withStatus: Bool
+    ) -> Int {
         let target = room.baseAddress?.assumingMemoryBound(to: CChar.self)
         if withStatus {
             var parameters = fuse_entry_param()

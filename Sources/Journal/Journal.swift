@@ -5,6 +5,7 @@ package import Base
 internal import Database
 internal import Glibc
 package import Platform
+internal import Synchronization
 
 /// The desired state of a volume where it differs from the remote, and the files with its bytes.
 ///
@@ -21,6 +22,7 @@ package final class Journal: Sendable {
     /// Open from the beginning, so that no error of the file system is missed.
     let stagingFolder: FileDescriptor
     private let identity: [UInt64]?
+    private let begun = Atomic<Int>(0)
 
     /// Opens the journal in a volume's state directory, creating both when missing.
     ///
@@ -81,6 +83,9 @@ package final class Journal: Sendable {
         }
     }
 
+    /// How many transactions this object has begun: while that stays the same, nobody here has changed a row.
+    package var begunTransactions: Int { begun.load(ordering: .sequentiallyConsistent) }
+
     /// Makes every commit so far, of any process, survive power loss.
     package func makeDurable() throws(JournalError) {
         try write(durable: true) { tables throws(JournalError) in
@@ -101,7 +106,8 @@ package final class Journal: Sendable {
         durable: Bool = false,
         _ body: (Tables) throws(JournalError) -> Result
     ) throws(JournalError) -> Result {
-        try writer.write(durable: durable) { connection throws(JournalError) in
+        begun.wrappingAdd(1, ordering: .sequentiallyConsistent)
+        return try writer.write(durable: durable) { connection throws(JournalError) in
             try body(Tables(connection: connection))
         }
     }

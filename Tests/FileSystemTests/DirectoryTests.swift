@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 import Base
+import Journal
 import ObjectStore
 import Platform
 import Testing
@@ -155,6 +156,27 @@ import Testing
         let rest = try read(volume, handle, from: first.next)
         #expect(rest.names.count == 1902)
         #expect(rest.known == 1901)
+    }
+
+    /// What is given rests on a look at the journal a moment ago.
+    @Test func aRowThatIsMadeWhileNamesAreGivenIsSeen() throws {
+        let volume = try Volume(metadataAge: 1000)
+        for name in names(0..<10) { volume.store.set(name, [1], mode: 0o100_600) }
+        // The store does not tell attributes with a listing.
+        #expect(try volume.names("") == names(0..<10))
+        for name in names(0..<10) { try volume.files.view.describe(ObjectKey(name)) }
+        let handle = try volume.files.openDirectory(Volume.root)
+        var modes: [UInt32] = []
+        try volume.files.readDirectory(handle, from: 2, withStatus: true) { entry in
+            modes.append(entry.status?.attributes.mode ?? 0)
+            if modes.count == 1 {
+                let path = ObjectKey("f00005")
+                let changes = AttributeChanges(permissions: 0o640)
+                _ = try? volume.files.journal.setAttributes(at: path, remote: volume.files.view.state(of: path), changes)
+            }
+            return true
+        }
+        #expect(modes == (0..<10).map { $0 == 5 ? 0o100_640 : 0o100_600 })
     }
 
     @Test func aMovedFolderIsReadToItsEnd() throws {
