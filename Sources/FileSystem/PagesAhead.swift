@@ -5,21 +5,21 @@ internal import Base
 internal import ObjectStore
 internal import Platform
 
-/// The pages of a listing, each asked for while the one before it is worked on.
+/// The pages of a listing, each asked for while the one before it is read and worked on.
 final class PagesAhead: Sendable {
     private struct State {
-        var ready: [ListingPage] = []
+        var queue = PageQueue()
         var hasBegun = false
-        var isEnded = false
         var isAbandoned = false
-        var failure: StoreError?
-        var progress = ListingProgress()
+        var threads = 0
     }
 
-    typealias Fetch = @Sendable (_ continuation: String?) throws(StoreError) -> ListingPage
+    /// Asks for a page; what it foretells is what to pass for the next one.
+    typealias Fetch =
+        @Sendable (_ continuation: String?, _ foretell: (String) -> Void) throws(StoreError) -> ListingPage
 
-    /// How many pages wait for the one who works on them.
-    private static let depth = 2
+    /// One asks while the other reads what has come.
+    private static let threadLimit = 2
     private let fetch: Fetch
     private let state = Monitor(State())
 
@@ -31,17 +31,12 @@ final class PagesAhead: Sendable {
     ///
     /// Only one thread may ask.
     func next() throws(StoreError) -> ListingPage? {
-        if state.inspect({ state in
-            defer { state.hasBegun = true }
-            return !state.hasBegun
-        }) {
-            return try first()
-        }
+        try begin()
         let result = state.waitUnlessInterrupted { state -> Result<ListingPage?, StoreError>? in
-            if !state.ready.isEmpty { return .success(state.ready.removeFirst()) }
-            if let failure = state.failure { return .failure(failure) }
+            if let page = state.queue.take() { return .success(page) }
+            if case .failure(let failure) = state.queue.outcome { return .failure(failure) }
             if state.isAbandoned { return .failure(StoreError(.cancelled, "the listing was given up")) }
-            return state.isEnded ? .success(nil) : nil
+            return state.queue.isOver ? .success(nil) : nil
         }
         guard let result else { throw StoreError(.cancelled, "the request was given up") }
         // Room for one more.
@@ -52,42 +47,60 @@ final class PagesAhead: Sendable {
     /// Nobody asks any more.
     func abandon() { state.update { $0.isAbandoned = true } }
 
-    /// Most listings have one page and need no thread.
-    private func first() throws(StoreError) -> ListingPage {
-        let page = try checked(fetch(nil))
-        guard let next = page.next else {
-            state.update { $0.isEnded = true }
-            return page
+    /// The first page is asked for by the caller: most listings have one page and need no thread.
+    private func begin() throws(StoreError) {
+        let first = state.inspect { state -> PageQueue.Request? in
+            defer { state.hasBegun = true }
+            return state.hasBegun ? nil : state.queue.begin()
         }
+        guard let first else { return }
+        perform(first)
+        guard state.inspect({ !$0.queue.isOver && $0.threads == 0 }) else { return }
         do throws(SystemError) {
-            try Thread.detached(name: "pages") { self.run(from: next) }
+            try addThread()
         } catch {
             throw StoreError(.temporary, "\(error)")
         }
-        return page
     }
 
-    private func run(from token: String) {
-        var token: String? = token
+    private func perform(_ request: PageQueue.Request) {
+        let result: Result<ListingPage, StoreError>
         do throws(StoreError) {
-            while let continuation = token {
-                let isWanted = state.wait { state -> Bool? in
-                    state.isAbandoned ? false : state.ready.count < Self.depth ? true : nil
-                }
-                guard isWanted == true else { return }
-                let page = try checked(fetch(continuation))
-                token = page.next
-                state.update { $0.ready.append(page) }
+            let page = try fetch(request.continuation) { continuation in
+                state.update { $0.queue.foretell(continuation, by: request) }
+                // Without one more it goes on as if nothing had been foretold.
+                try? addThread()
             }
-            state.update { $0.isEnded = true }
+            result = .success(page)
         } catch {
-            state.update { $0.failure = error }
+            result = .failure(error)
+        }
+        state.update { $0.queue.end(request, result) }
+    }
+
+    private func addThread() throws(SystemError) {
+        let isWanted = state.inspect { state in
+            guard state.threads < Self.threadLimit else { return false }
+            state.threads += 1
+            return true
+        }
+        guard isWanted else { return }
+        do throws(SystemError) {
+            try Thread.detached(name: "pages") { self.run() }
+        } catch {
+            state.inspect { $0.threads -= 1 }
+            throw error
         }
     }
 
-    private func checked(_ page: ListingPage) throws(StoreError) -> ListingPage {
-        let leadsOn = state.inspect { $0.progress.leadsOn(page) }
-        guard leadsOn else { throw StoreError(.protocolViolation, "the listing does not go on") }
-        return page
+    private func run() {
+        while true {
+            let request = state.wait { state -> PageQueue.Request?? in
+                if state.isAbandoned || state.queue.isOver { return .some(nil) }
+                return state.queue.begin().map { .some($0) }
+            }
+            guard case .some(.some(let request)) = request else { return }
+            perform(request)
+        }
     }
 }

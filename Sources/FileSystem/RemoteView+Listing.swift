@@ -133,9 +133,9 @@ struct ListingRun: Sendable {
         epoch = view.catalog.epoch
         token = try translating { try view.catalog.beginListing() }
         let remote = view.remote
-        pages = PagesAhead { continuation throws(StoreError) in
+        pages = PagesAhead { continuation, foretell throws(StoreError) in
             try remote.call { store throws(StoreError) in
-                try store.list(folder, recursive: false, continuation: continuation)
+                try store.list(folder, recursive: false, continuation: continuation, foretell: foretell)
             }
         }
     }

@@ -176,6 +176,16 @@ package protocol ObjectStore: AnyObject, Sendable {
     /// With `recursive` every key below is listed and `folders` is empty.
     func list(_ folder: ObjectKey, recursive: Bool, continuation: String?) throws(StoreError) -> ListingPage
 
+    /// The same; where it can be told, `foretell` gets what to pass for the next page while this one is still being read.
+    ///
+    /// What counts is what the page itself says.
+    func list(
+        _ folder: ObjectKey,
+        recursive: Bool,
+        continuation: String?,
+        foretell: (String) -> Void
+    ) throws(StoreError) -> ListingPage
+
     func status(of key: ObjectKey, cancellation: (any Cancellation)?) throws(StoreError) -> ObjectStatus
 
     /// Starts reading `range` of exactly `version`; a differing version finishes with `.preconditionFailed`.
@@ -264,4 +274,14 @@ package protocol ObjectStore: AnyObject, Sendable {
 extension ObjectStore {
     /// Most answer nothing from memory.
     package func forgetAges() {}
+
+    /// Most cannot tell before the page is read.
+    package func list(
+        _ folder: ObjectKey,
+        recursive: Bool,
+        continuation: String?,
+        foretell: (String) -> Void
+    ) throws(StoreError) -> ListingPage {
+        try list(folder, recursive: recursive, continuation: continuation)
+    }
 }

@@ -70,7 +70,7 @@ import Testing
         for name in names(0..<50) { volume.store.set(name, [1]) }
         volume.store.state.update { $0.pageSize = 10 }
         let store = volume.store
-        let pages = PagesAhead { continuation throws(StoreError) in
+        let pages = PagesAhead { continuation, _ throws(StoreError) in
             try store.list(.root, recursive: false, continuation: continuation)
         }
         _ = try pages.next()

@@ -30,6 +30,16 @@ import Testing
         let read = try ListObjectsResult(XMLReader.parse(result.xml))
         #expect(read == result)
         #expect(read.next == (isSecondVersion ? "n==" : "z"))
+        #expect(ListObjectsResult.likelyContinuation(result.xml) == (isSecondVersion ? "n==" : nil))
+    }
+
+    @Test(arguments: [
+        ("<NextContinuationToken>a/b=</NextContinuationToken>", "a/b="), ("<NextContinuationToken/>", nil),
+        ("<NextContinuationToken></NextContinuationToken>", nil), ("<NextContinuationToken>", nil),
+        ("<NextContinuationToken>a&amp;b</NextContinuationToken>", nil), ("<NextContinuationToken", nil), ("", nil),
+    ])
+    func aLikelyContinuationIsPlainText(document: String, token: String?) {
+        #expect(ListObjectsResult.likelyContinuation(Array(document.utf8)) == token)
     }
 
     @Test func bothSpellingsOfASpaceAreRead() throws {

@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 package import Base
+internal import Glibc
 package import HTTPWire
 
 /// The answer to ListObjects (version 1) and ListObjectsV2: `ListBucketResult`.
@@ -128,6 +129,32 @@ package struct ListObjectsResult: Hashable, Sendable {
             lastModified: element.time("LastModified"),
             metadata: element.first("UserMetadata").flatMap { ListedMetadata.read($0) }
         )
+    }
+
+    /// What the next continuation token of a document is as it looks, without reading the document; nil: not seen.
+    package static func likelyContinuation(_ document: [UInt8]) -> String? {
+        guard let start = end(of: continuationTag, in: document) else { return nil }
+        let text = document[start...].prefix { $0 != UInt8(ascii: "<") }
+        // What has entities is left to the reader.
+        guard !text.isEmpty, text.count <= 4096, !text.contains(UInt8(ascii: "&")) else { return nil }
+        return String(validating: text, as: UTF8.self)
+    }
+
+    private static let continuationTag = Array("<NextContinuationToken>".utf8)
+
+    /// The index behind the first occurrence of a tag.
+    private static func end(of tag: [UInt8], in document: [UInt8]) -> Int? {
+        document.withUnsafeBytes { bytes in
+            guard let base = bytes.baseAddress else { return nil }
+            var start = 0
+            while bytes.count - start >= tag.count {
+                guard let found = memchr(base + start, Int32(tag[0]), bytes.count - start) else { return nil }
+                start = UnsafeRawPointer(found) - base
+                if bytes.count - start >= tag.count, memcmp(found, tag, tag.count) == 0 { return start + tag.count }
+                start += 1
+            }
+            return nil
+        }
     }
 
     package var xml: [UInt8] {

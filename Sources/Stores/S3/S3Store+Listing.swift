@@ -25,15 +25,24 @@ extension S3Store {
         recursive: Bool,
         continuation: String?
     ) throws(StoreError) -> ListingPage {
+        try list(folder, recursive: recursive, continuation: continuation) { _ in }
+    }
+
+    package func list(
+        _ folder: ObjectKey,
+        recursive: Bool,
+        continuation: String?,
+        foretell: (String) -> Void
+    ) throws(StoreError) -> ListingPage {
         let prefix = folder.isRoot ? client.fullKey(.root) : client.fullKey(ObjectKey(bytes: folder.bytes + [0x2F]))
         let request = PageRequest(prefix: prefix, isRecursive: recursive, continuation: continuation)
-        guard listsMetadata.load(ordering: .relaxed) else { return try page(request) }
+        guard listsMetadata.load(ordering: .relaxed) else { return try page(request, foretell) }
         do throws(StoreError) {
-            return try send(request, withMetadata: true)
+            return try send(request, withMetadata: true, foretell)
         } catch {
             // Only when it works without, the metadata was what the server refused, or what its answer broke at.
             guard Self.mayBeAboutMetadata(error) else { throw error }
-            let page = try page(request)
+            let page = try page(request, foretell)
             Log.info("s3", "listings are asked for without metadata from now on: \(error)")
             listsMetadata.store(false, ordering: .relaxed)
             return page
@@ -48,24 +57,32 @@ extension S3Store {
     }
 
     /// A page in the newest version that the server understands.
-    private func page(_ request: PageRequest) throws(StoreError) -> ListingPage {
+    private func page(_ request: PageRequest, _ foretell: (String) -> Void) throws(StoreError) -> ListingPage {
         do throws(StoreError) {
-            return try send(request, withMetadata: false)
+            return try send(request, withMetadata: false, foretell)
         } catch {
             let isRefused = error.cause == .unsupported || error.code == "InvalidArgument"
             guard isRefused, request.continuation == nil, listsVersion2.load(ordering: .relaxed) else { throw error }
             listsVersion2.store(false, ordering: .relaxed)
-            return try send(request, withMetadata: false)
+            return try send(request, withMetadata: false, foretell)
         }
     }
 
-    private func send(_ page: PageRequest, withMetadata: Bool) throws(StoreError) -> ListingPage {
+    private func send(
+        _ page: PageRequest,
+        withMetadata: Bool,
+        _ foretell: (String) -> Void
+    ) throws(StoreError) -> ListingPage {
         let (prefix, continuation) = (page.prefix, page.continuation)
         var request = S3Request("GET", nil)
         request.query = listQuery(prefix, recursive: page.isRecursive, continuation: continuation, limit: 1000)
         if withMetadata, request.query["list-type"] == "2" { request.query.append("metadata", "true") }
         request.answerLimit = Self.pageLimit
         let response = try sendListing(request)
+        // Reading a thousand entries takes as long as asking for the next.
+        if let token = ListObjectsResult.likelyContinuation(response.body), "2:\(token)" != continuation {
+            foretell("2:\(token)")
+        }
         let result: ListObjectsResult
         do throws(XMLProblem) {
             result = try ListObjectsResult(try XMLReader.parse(response.body))
