@@ -67,13 +67,22 @@ package enum XMLReader {
 private final class TreeBuilder {
     private struct Open {
         var name: String
-        var text: [UInt8] = []
+        /// Where its text begins in that of all open elements.
+        var start: Int
         var children: [XMLElement] = []
+
+        mutating func add(_ child: XMLElement) {
+            // What an entry of a listing has; it need not grow step by step.
+            if children.isEmpty { children.reserveCapacity(8) }
+            children.append(child)
+        }
     }
 
     private let parser: XML_Parser
     private let limits: XMLReader.Limits
     private var stack: [Open] = []
+    /// The text of the open elements, one behind the other: it matters of those without children only.
+    private var text: [UInt8] = []
     private var count = 0
     private(set) var root: XMLElement?
     private(set) var problem: XMLProblem?
@@ -91,7 +100,7 @@ private final class TreeBuilder {
         count += 1
         if stack.count >= limits.depth { return fail("XML nested deeper than \(limits.depth)") }
         if count > limits.elements { return fail("more than \(limits.elements) XML elements") }
-        stack.append(Open(name: Self.localName(qualified)))
+        stack.append(Open(name: Self.localName(qualified), start: text.count))
     }
 
     /// The name behind the last colon.
@@ -104,17 +113,17 @@ private final class TreeBuilder {
         return String(cString: start)
     }
 
-    func append(_ text: UnsafeRawBufferPointer) {
-        guard !stack.isEmpty else { return }
-        stack[stack.count - 1].text.append(contentsOf: text)
+    func append(_ bytes: UnsafeRawBufferPointer) {
+        if !stack.isEmpty { text.append(contentsOf: bytes) }
     }
 
     func close() {
         // After a stop the parser still reports the end of the element it was in.
         guard problem == nil, let last = stack.popLast() else { return }
-        let text = last.children.isEmpty ? String(decoding: last.text, as: UTF8.self) : ""
-        let element = XMLElement(name: last.name, text: text, children: last.children)
-        if stack.isEmpty { root = element } else { stack[stack.count - 1].children.append(element) }
+        let own = last.children.isEmpty ? String(decoding: text[last.start...], as: UTF8.self) : ""
+        text.removeLast(text.count - last.start)
+        let element = XMLElement(name: last.name, text: own, children: last.children)
+        if stack.isEmpty { root = element } else { stack[stack.count - 1].add(element) }
     }
 
     func fail(_ reason: String) {

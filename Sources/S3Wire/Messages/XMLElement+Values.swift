@@ -49,9 +49,15 @@ extension XMLElement {
     }
 
     private static func trimmed(_ text: String) -> String {
-        let space: Set<UInt8> = [0x20, 0x09, 0x0A, 0x0D]
-        let bytes = Array(text.utf8).drop { space.contains($0) }
-        let end = bytes.lastIndex { !space.contains($0) }.map { $0 + 1 } ?? bytes.startIndex
+        // Mostly there is nothing to trim; a listing has some thousand of them.
+        guard let first = text.utf8.first, let last = text.utf8.last else { return text }
+        guard isSpace(first) || isSpace(last) else { return text }
+        let bytes = Array(text.utf8).drop(while: isSpace)
+        let end = bytes.lastIndex { !isSpace($0) }.map { $0 + 1 } ?? bytes.startIndex
         return String(decoding: bytes[bytes.startIndex..<end], as: UTF8.self)
+    }
+
+    private static func isSpace(_ byte: UInt8) -> Bool {
+        byte == 0x20 || byte == 0x09 || byte == 0x0A || byte == 0x0D
     }
 }
