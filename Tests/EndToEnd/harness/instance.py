@@ -204,7 +204,8 @@ class Instance:
     def drop_cache(self):
         """Deletes everything that may be deleted at any time."""
         wait_until(lambda: shutil.rmtree(self.directory("cache"), ignore_errors=True) or not self._has_cache(), 10)
-        os.makedirs(self.directory("cache"), mode=0o700)
+        # A flusher that runs may have made it again already.
+        os.makedirs(self.directory("cache"), mode=0o700, exist_ok=True)
 
     def _has_cache(self):
         return os.path.exists(self.directory("cache"))
