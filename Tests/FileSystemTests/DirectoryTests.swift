@@ -172,7 +172,8 @@ import Testing
             if modes.count == 1 {
                 let path = ObjectKey("f00005")
                 let changes = AttributeChanges(permissions: 0o640)
-                _ = try? volume.files.journal.setAttributes(at: path, remote: volume.files.view.state(of: path), changes)
+                let files = volume.files
+                _ = try? files.journal.setAttributes(at: path, remote: files.view.state(of: path), changes)
             }
             return true
         }
