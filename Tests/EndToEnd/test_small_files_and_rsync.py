@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the Moorage authors
-"""10,000 small files arrive, and rsync finds nothing to do afterwards, also after the cache is gone.
-
-Without a scale it looks at some thousand of them only: the folder has pages enough, and it does so four times.
-"""
+"""10,000 small files arrive, and rsync finds nothing to do afterwards, also after the cache is gone."""
 
 import os
 
@@ -43,7 +40,7 @@ def test_ten_thousand_small_files(server, make_instance, client, local, seed):
 @pytest.mark.limit(900)
 def test_a_second_rsync_transfers_nothing(server, make_instance, client, local, seed):
     instance = make_instance(server.url)
-    make_tree(local, scaled(3_000), 4096, seed)
+    make_tree(local, scaled(10_000), 4096, seed)
     shell("chmod 640 d000/f00001; chmod 755 d000/f00002; touch -d 2001-02-03T04:05:06 d000/f00003; chmod 750 d001", local)
     os.symlink("d000/f00001", os.path.join(local, "link"))
     mount = instance.mount("s3://bucket")
