@@ -62,7 +62,7 @@ import Testing
         let journal = UploadJournal()
         let lost = try scene.begin(journal, resumable)
         scene.proxy.plan.limit(upload: 24 << 20, download: nil, latency: 0)
-        // No attempt gets farther than that, however late it is given up.
+        // No request gets farther than that. An attempt that is given up late may have begun another one by itself.
         scene.proxy.plan.add(
             FaultRule(.stall(.request, after: 4 << 20), for: RequestPattern(method: "PATCH"), times: nil)
         )
@@ -77,7 +77,7 @@ import Testing
             isOver.set()
         } while !isCommitted(result) && attempts < 100
         #expect(isCommitted(result), "\(result)")
-        #expect(attempts > 3)
+        #expect(attempts > 1)
         #expect(scene.storedContent == scene.content)
         #expect(scene.receivedBytes(atLeast: 16 << 20 + lost) == 16 << 20 + lost)
     }
