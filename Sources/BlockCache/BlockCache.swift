@@ -53,6 +53,7 @@ package final class BlockCache: Sendable {
         let buffers = BlockBuffers()
         let writer: ArrivalWriter
         let condition: CacheCondition
+        let wholeObjectLimit: Int64
     }
 
     struct Registration {
@@ -90,7 +91,8 @@ package final class BlockCache: Sendable {
         self.source = source
         shared = Shared(
             writer: ArrivalWriter(startsThread: source != nil),
-            condition: CacheCondition(note: options.note)
+            condition: CacheCondition(note: options.note),
+            wholeObjectLimit: min(CachedObject.wholeObjectLimit, options.readahead.maximumWindow)
         )
         do throws(SystemError) {
             try Files.makeDirectories(options.directory)

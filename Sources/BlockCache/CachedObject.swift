@@ -49,12 +49,13 @@ package final class CachedObject: Sendable {
     /// Readers that rely on blocks staying in the file right now; goes up within the monitor only.
     let readers = Atomic<Int>(0)
     private let source: any RangeSource
+    private let wholeObjectLimit: Int64
     private let budget: FetchBudget
     private let writer: ArrivalWriter
 
     var geometry: BlockGeometry { file.geometry }
 
-    /// Objects up to this length are fetched whole.
+    /// Objects up to this length are fetched whole, unless nothing may be fetched ahead.
     static let wholeObjectLimit: Int64 = 1 << 20
     /// The length of one ranged read ahead, in bytes.
     private static let streamLength: Int64 = 8 << 20
@@ -85,6 +86,7 @@ package final class CachedObject: Sendable {
         self.version = version
         self.name = name
         self.source = source
+        wholeObjectLimit = shared.wholeObjectLimit
         budget = shared.budget
         writer = shared.writer
         condition = shared.condition
@@ -207,7 +209,7 @@ package final class CachedObject: Sendable {
         for block in geometry.blocks(in: range) where state.blocks[block] == .missing {
             awaitMissing(block, &state, range, &step)
         }
-        let demand = version.size <= Self.wholeObjectLimit ? ByteRange(0, version.size) : range
+        let demand = version.size <= wholeObjectLimit ? ByteRange(0, version.size) : range
         let isMissing = geometry.blocks(in: range).contains { state.blocks[$0] == .missing }
         if isMissing || !ahead.isEmpty { plan(&state, demand, isMissing: isMissing, ahead, &step) }
         let isWaiting = !step.awaited.isEmpty || step.toStart.contains { $0.range.intersection(range) != nil }

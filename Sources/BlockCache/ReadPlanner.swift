@@ -32,6 +32,7 @@ package struct ReadPlanner: Sendable {
     package struct Limits: Hashable, Sendable {
         /// What comes with the first read when that is at the beginning: that begins a pass over the file most often.
         package var initialWindow: Int64
+        /// With 0 nothing is fetched that was not asked for.
         package var maximumWindow: Int64
 
         package init(initialWindow: Int64 = 2 << 20, maximumWindow: Int64 = 64 << 20) {

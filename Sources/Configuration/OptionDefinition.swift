@@ -36,6 +36,7 @@ package enum OptionName: String, Hashable, Sendable, CaseIterable {
     case metadataAge = "metadata_age"
     case serverModificationTime = "use_server_modtime"
     case kernelAge = "kernel_age"
+    case readahead
     // Local state.
     case stateDirectory = "state_dir"
     case cacheDirectory = "cache_dir"

@@ -15,7 +15,7 @@ package enum OptionDocumentation {
             "The mount",
             [
                 .readOnly, .noExecution, .allowOther, .uid, .gid, .umask, .metadataAge, .kernelAge,
-                .serverModificationTime,
+                .serverModificationTime, .readahead,
             ]
         ),
         ("Local state", [.stateDirectory, .cacheDirectory, .cacheSize, .cacheFree, .blockSize]),

@@ -12,7 +12,7 @@ extension OptionName {
         case .uploadProtocol, .partSize, .quietPeriod, .lateRequests, .parallelFiles, .parallelParts:
             uploadDefinition
         case .readOnly, .noExecution, .allowOther, .uid, .gid, .umask, .metadataAge, .kernelAge,
-            .serverModificationTime:
+            .serverModificationTime, .readahead:
             mountDefinition
         case .stateDirectory, .cacheDirectory, .cacheSize, .cacheFree, .blockSize:
             storageDefinition
@@ -154,6 +154,14 @@ extension OptionName {
                 "false",
                 "",
                 "S3: show the server's time and the default mode instead of asking for what a listing does not tell."
+            )
+        case .readahead:
+            row(
+                .bytes(0...1 << 30),
+                .policy,
+                "64M",
+                "SIZE",
+                "How far ahead of a reader to fetch at most; with 0 only the blocks that are read."
             )
         default:
             row(.seconds(0...3600), .policy, "1s", "TIME", "How long the kernel may keep names and attributes.")

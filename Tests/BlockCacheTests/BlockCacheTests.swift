@@ -124,6 +124,21 @@ import Testing
         #expect(try reader.bytes(far) == expectedBytes(far))
     }
 
+    @Test(arguments: [Int64(500_000), 5_000_000])
+    func withoutReadaheadOnlyBlocksThatAreReadAreFetched(size: Int64) throws {
+        let source = FakeSource()
+        let limits = ReadPlanner.Limits(maximumWindow: 0)
+        let options = BlockCache.Options(directory: folder.path, blockSize: 65_536, minimumFree: 0, readahead: limits)
+        let reader = BlockCache(options: options, source: source).reader(of: key, version: version(size))
+        // From the beginning on, backward, and at equal distances.
+        for offset in [0, 65_536, 131_072, 327_680, 262_144, 196_608] as [Int64] {
+            let range = ByteRange(offset: offset, count: 65_536)
+            #expect(try reader.bytes(range) == expectedBytes(range))
+            #expect(source.requests.last == range)
+        }
+        #expect(source.requests.count == 6)
+    }
+
     @Test func readaheadTakesTurnsAndNeedsNoFurtherRead() throws {
         let source = FakeSource()
         source.state.update { $0.heldAt = 140_098 }

@@ -146,13 +146,15 @@ struct MountProcess {
     // MARK: Options
 
     private func cacheOptions(_ places: VolumePlaces) -> BlockCache.Options {
-        BlockCache.Options(
+        var options = BlockCache.Options(
             directory: places.blocks,
             blockSize: volume.blockSize,
             capacity: volume.cacheSize,
             minimumFree: volume.cacheFree,
             note: places.cacheNote
         )
+        if let readahead = request.values.number(.readahead) { options.readahead.maximumWindow = readahead }
+        return options
     }
 
     private func fileSystemOptions() -> FileSystemOptions {
