@@ -55,18 +55,24 @@ package struct CacheFile: ~Copyable, Sendable {
         let trailer = trailerOffset(size: version.size)
         let firstSlot = trailer + Int64(header.count)
         var isNew = false
+        var failure: SystemError?
         // Who makes the file at the same time, another thread or the other process, must end with the same one: what goes
         // into a file that has lost its name is lost with it.
         for _ in 0..<maximumAttempts {
             if let file = try openIfPresent(path, geometry, firstSlot: firstSlot, isNew: isNew) {
-                let isWhole = try holds(file.descriptor, header, at: trailer)
-                if isWhole, try file.descriptor.status().links > 0 { return file }
+                do throws(SystemError) {
+                    let isWhole = try holds(file.descriptor, header, at: trailer)
+                    if isWhole, try file.descriptor.status().links > 0 { return file }
+                } catch {
+                    // A bad sector is left behind; when new files fail as well, this is what is wrong with the disk.
+                    failure = error
+                }
                 // It belongs to another object, or is damaged.
                 try remove(path, ifItIs: file.descriptor)
             }
             isNew = try create(path, header, at: trailer)
         }
-        throw SystemError.make(EAGAIN, "open", path)
+        throw failure ?? SystemError.make(EAGAIN, "open", path)
     }
 
     /// How often a file is looked for that others make and take away meanwhile.

@@ -61,6 +61,18 @@ import Testing
         #expect(source.requests == [ByteRange(0, 900_000)])
     }
 
+    @Test func aFileWhoseHeaderCannotBeReadIsReplaced() throws {
+        let source = FakeSource()
+        _ = try cache(source).reader(of: key, version: version(100)).bytes(ByteRange(0, 100))
+        let path = try #require(try folder.files().first)
+        // pread(2) fails on it, as on a bad sector.
+        try Files.removeIfPresent(path)
+        #expect(mkfifo(path, 0o600) == 0)
+        let reader = cache(source).reader(of: key, version: version(100))
+        #expect(try reader.bytes(ByteRange(0, 100)) == expectedBytes(ByteRange(0, 100)))
+        #expect(cache(source).holds(key, version: version(100)))
+    }
+
     @Test func whatFirstReadersBringAtOnceIsThereAfterwards() throws {
         let source = FakeSource()
         for round in 0..<50 {
