@@ -4,13 +4,16 @@
 package import Base
 package import ObjectStore
 internal import Platform
+internal import Synchronization
 
 /// One open file's view of one object version: remembers the access pattern and keeps the object in the cache.
 package final class CacheReader: Sendable {
     package let key: ObjectKey
     package let version: ObjectVersion
     /// Nil while the disk does not let us have one.
-    private let held: Lock<CachedObject?>
+    private let held = AtomicLazyReference<CachedObject>()
+    /// Held by who asks for it, so that it is pinned once.
+    private let opening = Lock(())
     private let cache: BlockCache
     private let source: any RangeSource
     private let planner: Lock<ReadPlanner>
@@ -26,14 +29,14 @@ package final class CacheReader: Sendable {
     ) {
         self.key = key
         self.version = version
-        held = Lock(object)
+        if let object { _ = held.storeIfNil(object) }
         self.cache = cache
         self.source = source
         planner = Lock(ReadPlanner(limits: cache.options.readahead))
     }
 
     deinit {
-        if let object = held.withLock({ $0 }) { cache.unpin(object) }
+        if let object = held.load() { cache.unpin(object) }
     }
 
     /// Calls `body` with the bytes of `range`, which lies within the object; blocks until they are there.
@@ -47,15 +50,18 @@ package final class CacheReader: Sendable {
             let bytes = try UncachedRead.read(key, version: version, range: range, from: source)
             return bytes.withUnsafeBytes(body)
         }
-        let stamp = object.trustedStamp(of: range)
-        let presence = stamp == nil ? object.presence(of: range) : .resident
-        let share = cache.share(of: self)
-        let plan = planner.withLock {
-            $0.read(range, objectSize: version.size, presence: presence, share: share)
-        }
+        let trust = object.trust(in: range)
+        // Of an object that is all on the disk there is nothing to fetch ahead.
+        let plan = trust?.isOfWholeObject == true ? ReadPlan() : plan(for: range, of: object, isTrusted: trust != nil)
         // The usual warm read looks at the object's state this once.
-        if let stamp, plan.isEmpty, object.readTrusted(range, stamp, body) { return }
+        if let trust, plan.isEmpty, object.readTrusted(range, trust.stamp, body) { return }
         try object.read(range, plan, body)
+    }
+
+    private func plan(for range: ByteRange, of object: CachedObject, isTrusted: Bool) -> ReadPlan {
+        let presence = isTrusted ? .resident : object.presence(of: range)
+        let share = cache.share(of: self)
+        return planner.withLock { $0.read(range, objectSize: version.size, presence: presence, share: share) }
     }
 
     /// Gets the bytes of `range` onto the local disk; false when that does not take them.
@@ -66,21 +72,19 @@ package final class CacheReader: Sendable {
 
     /// Whether every byte of `range` is on the local disk.
     package func isResident(_ range: ByteRange) -> Bool {
-        held.withLock { $0 }?.isResident(range) ?? false
+        held.load()?.isResident(range) ?? false
     }
 
     /// The cached object; asks for it again where there was none, when the disk may be tried again.
     private func object() -> CachedObject? {
-        if let object = held.withLock({ $0 }) { return object }
-        guard cache.shared.condition.mayStore(), let object = cache.object(of: key, version: version) else {
-            return nil
+        if let object = held.load() { return object }
+        return opening.withLock { _ in
+            if let object = held.load() { return object }
+            guard cache.shared.condition.mayStore(), let object = cache.object(of: key, version: version) else {
+                return nil
+            }
+            return held.storeIfNil(object)
         }
-        let other = held.withLock { held in
-            defer { held = held ?? object }
-            return held
-        }
-        if let other { cache.unpin(other) }
-        return other ?? object
     }
 }
 

@@ -23,13 +23,21 @@ extension CachedObject {
         return stamp.flatMap { copyTrusted(range, $0, into: buffer) } ?? copyVerified(range, into: buffer)
     }
 
-    /// What the file was when the blocks of `range` were verified, for ``readTrusted(_:_:_:)``; nil when they are not.
-    func trustedStamp(of range: ByteRange) -> FileStamp? {
+    /// Why bytes need not be compared with checksums.
+    struct Trust {
+        /// What the file was when their blocks were verified.
+        var stamp: FileStamp
+        /// No block of the object is missing.
+        var isOfWholeObject: Bool
+    }
+
+    /// Why the blocks of `range` may be read by ``readTrusted(_:_:_:)``; nil when they may not.
+    func trust(in range: ByteRange) -> Trust? {
         let blocks = geometry.blocks(in: range)
         return monitor.inspect { state in
             guard let stamp = Self.stamp(of: blocks, state) else { return nil }
             state.lastRead = range.upper
-            return stamp
+            return Trust(stamp: stamp, isOfWholeObject: state.blocks.missingCount == 0)
         }
     }
 

@@ -15,14 +15,8 @@ internal import Synchronization
 /// the progress of the fetches; it is held across no network call and no reply.
 /// Lock order: `BlockCache`, the monitor.
 package final class CachedObject: Sendable {
-    enum Block: UInt8 {
-        case missing
-        case stored
-        case verified
-    }
-
     struct State {
-        var blocks: [Block]
+        var blocks: BlockTable
         /// The checksum of each block that is or was there, else 0.
         var checksums: [UInt64]
         var fetches: [BlockFetch] = []
@@ -92,7 +86,7 @@ package final class CachedObject: Sendable {
         condition = shared.condition
         buffers = shared.buffers
         monitor = Monitor(
-            State(blocks: slots.map { $0 == nil ? .missing : .stored }, checksums: slots.map { $0 ?? 0 })
+            State(blocks: BlockTable(slots.map { $0 == nil ? .missing : .stored }), checksums: slots.map { $0 ?? 0 })
         )
         self.file = file
     }

@@ -27,7 +27,7 @@ extension FileSystem {
     ) throws(FileError) {
         guard handle.isReadable else { throw .badHandle }
         do throws(FileError) {
-            if let (reader, range) = handle.reader(of: range) {
+            if let (reader, range) = handle.wholeFileReader(of: range) {
                 try read(reader, range, answer)
             } else {
                 try readUncut(handle, range, answer)
@@ -104,7 +104,9 @@ extension FileSystem {
         case .unopened: throw .stale
         case .zeros: try readAssembled(handle, range, segments, answer)
         case .remote(let key, let version):
-            try read(handle.reader(of: key, version: version, in: cache), range, answer)
+            let reader = handle.reader(of: key, version: version, in: cache)
+            handle.noteWholeFile(readBy: reader)
+            try read(reader, range, answer)
         }
     }
 
@@ -168,20 +170,5 @@ extension FileSystem {
         }
         // A staging file that is shorter than its record has been damaged from outside.
         guard count == buffer.count else { throw .writeFailed }
-    }
-}
-
-extension FileHandle {
-    /// Who reads all of `range`, and what of it lies within the file, when that is one object that was read through this
-    /// handle before: the usual read, for which nothing is copied.
-    fileprivate func reader(of range: ByteRange) -> (CacheReader, ByteRange)? {
-        inode.state.withLock { state in
-            guard state.content.map.extents.isEmpty, case .remote(let key, let version) = state.content.below,
-                let part = range.intersection(ByteRange(0, state.content.map.size)),
-                part.upper <= state.content.map.underlayLength,
-                let reader = knownReader(of: key, version: version)
-            else { return nil }
-            return (reader, part)
-        }
     }
 }

@@ -4,6 +4,7 @@
 internal import Base
 internal import Journal
 internal import Platform
+internal import Synchronization
 
 /// A file, folder or symbolic link as the kernel knows it: a lineage of content, not a name.
 ///
@@ -22,7 +23,14 @@ final class Inode: Sendable {
         /// The row that holds the desired state; nil while nothing differs from the remote.
         var node: NodeID?
         /// What a file's reads show.
-        var content: FileContent
+        var content: FileContent {
+            didSet {
+                contentWatch?.hasChanged.store(true, ordering: .releasing)
+                contentWatch = nil
+            }
+        }
+        /// Of the present content; nil while nobody wants to know.
+        var contentWatch: ContentWatch?
         /// The text of a symbolic link, once known.
         var target: ObjectKey?
         /// A folder of which the remote has nothing: no listing needs to be asked for.
@@ -60,6 +68,12 @@ final class Inode: Sendable {
         var isOfData: Bool
     }
 
+    /// Tells without the lock whether a content is still what it was, all of it.
+    final class ContentWatch: Sendable {
+        /// Becomes true within the lock.
+        let hasChanged = Atomic<Bool>(false)
+    }
+
     let number: InodeNumber
     let kind: Kind
     let state: Lock<State>
@@ -74,6 +88,13 @@ final class Inode: Sendable {
 }
 
 extension Inode.State {
+    /// A watch of the present content.
+    mutating func watchContent() -> Inode.ContentWatch {
+        let watch = contentWatch ?? Inode.ContentWatch()
+        contentWatch = watch
+        return watch
+    }
+
     /// Why a sync of the present content can never succeed again; nil when it can.
     var lastingFailure: Inode.SyncFailure? {
         failure.flatMap { $0.generation == content.generation ? $0 : nil }

@@ -52,6 +52,35 @@ import Testing
         }
     }
 
+    @Test func whoHasReadAFileSeesEachChangeOfItAtOnce() throws {
+        let volume = try Volume()
+        volume.store.set("a", big)
+        let reader = try volume.open("a")
+        let writer = try volume.open("a", write: true)
+        let place = ByteRange(1000, 1003)
+        for _ in 0..<2 { #expect(try volume.read(reader, place) == Array(big[1000..<1003])) }
+        try volume.write(writer, [1, 2, 3], at: 1000)
+        #expect(try volume.read(reader, place) == [1, 2, 3])
+        _ = try volume.files.setAttributes(volume.number("a"), AttributeChanges(), size: 1001)
+        #expect(try volume.read(reader, place) == [1])
+        try volume.write(writer, [7], at: 1002)
+        #expect(try volume.read(reader, place) == [1, 0, 7])
+        try volume.unlink("a")
+        #expect(try volume.read(reader, place) == [1, 0, 7])
+    }
+
+    @Test func aReadIsCutAtTheEndAlsoWhenTheFileIsKnown() throws {
+        let volume = try Volume()
+        volume.store.set("a", [1, 2, 3, 4])
+        let reader = try volume.open("a")
+        for _ in 0..<3 {
+            #expect(try volume.read(reader, ByteRange(1, 3)) == [2, 3])
+            #expect(try volume.read(reader, ByteRange(2, 100)) == [3, 4])
+            #expect(try volume.read(reader, ByteRange(4, 10)).isEmpty)
+            #expect(try volume.read(reader, ByteRange(50, 60)).isEmpty)
+        }
+    }
+
     @Test func aPatchOfARemoteFileFetchesNothing() throws {
         let volume = try Volume()
         volume.store.set("a", big)

@@ -8,7 +8,7 @@ internal import Synchronization
 ///
 /// Whoever serves requests names the one that a thread works on, in ``during(_:_:)``. Whatever then waits below, however
 /// deep, calls ``watch(_:)``: only a wait costs anything. On a thread that serves no request there is nothing to watch.
-package enum Interruption {
+@usableFromInline package enum Interruption {
     /// What is called when a request is given up; alive until its watch has ended.
     package final class Handler: Sendable {
         package let call: @Sendable () -> Void

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
-package import Glibc
+public import Glibc
 
 /// A lock that owns its data, on a pthread mutex.
 ///
 /// Not `Synchronization.Mutex`, which is a priority-inheriting futex on Linux: it hands itself over to the thread that waits,
 /// so that short uses by several threads become one switch of threads each. Thread Sanitizer does not understand it either.
-package struct Lock<State>: ~Copyable, @unchecked Sendable {
+// Usable from inline code itself, or the compiler would keep `withLock` generic in other modules.
+@usableFromInline package struct Lock<State>: ~Copyable, @unchecked Sendable {
     // The mutex in tail storage serialises every access to `state`.
     @usableFromInline let storage: UnsafeMutablePointer<(mutex: pthread_mutex_t, state: State)>
 

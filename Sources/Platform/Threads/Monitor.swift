@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
-package import Glibc
+public import Glibc
 
 /// A lock that owns its data and lets threads wait for it to change (a monitor).
 ///
 /// The pthread mutex serialises every access to `state`; waiting is for
 /// threads of our own only, never for Swift's cooperative pool.
-package final class Monitor<State>: @unchecked Sendable {
+// Usable from inline code itself, or the compiler would keep `inspect` generic in other modules.
+@usableFromInline package final class Monitor<State>: @unchecked Sendable {
     @usableFromInline let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
     @usableFromInline let condition = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
-    @usableFromInline var state: State
+    // Behind a pointer: the mutex keeps accesses apart, so the checks of a class's own storage would only cost.
+    @usableFromInline let state = UnsafeMutablePointer<State>.allocate(capacity: 1)
 
     package init(_ initial: sending State) {
-        state = initial
+        state.initialize(to: initial)
         pthread_mutex_init(mutex, nil)
         var attributes = pthread_condattr_t()
         pthread_condattr_init(&attributes)
@@ -25,6 +27,8 @@ package final class Monitor<State>: @unchecked Sendable {
     deinit {
         pthread_cond_destroy(condition)
         pthread_mutex_destroy(mutex)
+        state.deinitialize(count: 1)
+        state.deallocate()
         condition.deallocate()
         mutex.deallocate()
     }
@@ -38,14 +42,14 @@ package final class Monitor<State>: @unchecked Sendable {
             pthread_cond_broadcast(condition)
             pthread_mutex_unlock(mutex)
         }
-        return try body(&state)
+        return try body(&state.pointee)
     }
 
     /// Runs `body` alone, waking nobody.
     @inlinable package func inspect<Result>(_ body: (inout State) -> Result) -> Result {
         pthread_mutex_lock(mutex)
         defer { pthread_mutex_unlock(mutex) }
-        return body(&state)
+        return body(&state.pointee)
     }
 
     /// Waits until `body` returns a value, or until `timeout` seconds have passed (nil: for ever).
@@ -62,11 +66,11 @@ package final class Monitor<State>: @unchecked Sendable {
         pthread_mutex_lock(mutex)
         defer { pthread_mutex_unlock(mutex) }
         while true {
-            if let result = body(&state) { return result }
+            if let result = body(&state.pointee) { return result }
             if timeout == nil {
                 pthread_cond_wait(condition, mutex)
             } else if pthread_cond_timedwait(condition, mutex, &deadline) == ETIMEDOUT {
-                return body(&state)
+                return body(&state.pointee)
             }
         }
     }
