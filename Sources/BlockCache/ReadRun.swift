@@ -91,7 +91,8 @@ struct Run: Sendable {
     private mutating func goForward(_ most: Int64) -> [ByteRange] {
         frontier = max(frontier, covered.upper)
         let width = min(window, most)
-        guard width > 0, frontier < covered.upper + threshold else { return [] }
+        // With more readers than before, more may be ahead already than this one may have now.
+        guard width > 0, frontier < covered.upper + min(threshold, width) else { return [] }
         let from = frontier
         frontier = covered.upper + width
         widen(most)
@@ -101,7 +102,7 @@ struct Run: Sendable {
     private mutating func goBackward(_ most: Int64) -> [ByteRange] {
         frontier = min(frontier, covered.lower)
         let width = min(window, most)
-        guard width > 0, frontier > 0, frontier > covered.lower - threshold else { return [] }
+        guard width > 0, frontier > 0, frontier > covered.lower - min(threshold, width) else { return [] }
         let from = frontier
         frontier = max(0, covered.lower - width)
         widen(most)

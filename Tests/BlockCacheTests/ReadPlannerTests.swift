@@ -38,6 +38,45 @@ import Testing
         }
     }
 
+    /// Other readers begin while this one has much ahead.
+    @Test(arguments: [false, true]) func aShareThatShrinksAsksForNothingMore(isBackward: Bool) {
+        var planner = ReadPlanner()
+        let count: Int64 = 1 << 20
+        for index in 0..<400 as Range<Int64> {
+            let range = ByteRange(offset: isBackward ? size - (index + 1) * count : index * count, count: count)
+            let plan = planner.read(range, objectSize: size, presence: .underWay, share: index % 100 < 90 ? .max : count)
+            guard index % 100 == 90 else { continue }
+            #expect(plan.ahead.isEmpty && plan.abandoned.isEmpty, "more than its share is ahead already")
+        }
+    }
+
+    @Test func noReadsWhateverMakeAPlanOutsideTheObject() {
+        let seed = UInt64.random(in: 0 ... .max)
+        var random = Numbers(state: seed)
+        for _ in 0..<300 {
+            var planner = ReadPlanner()
+            let size = Int64.random(in: 1...256 << 20, using: &random)
+            var position: Int64 = 0
+            for _ in 0..<500 {
+                switch Int.random(in: 0..<10, using: &random) {
+                case 0: position = Int64.random(in: 0..<size, using: &random)
+                case 1...2: position = max(0, position - Int64.random(in: 0...4 << 20, using: &random))
+                default: break
+                }
+                let count = Int64.random(in: 1...2 << 20, using: &random)
+                guard let range = ByteRange(offset: position, count: count).intersection(ByteRange(0, size)) else {
+                    position = 0
+                    continue
+                }
+                let presence = [ReadPresence.resident, .underWay, .missing].randomElement(using: &random) ?? .missing
+                let share = Int64(1 << 20) << Int64.random(in: 0...8, using: &random)
+                let plan = planner.read(range, objectSize: size, presence: presence, share: share)
+                #expect(plan.ahead.allSatisfy { $0.upper <= size && !$0.isEmpty }, "seed \(seed)")
+                position = range.upper
+            }
+        }
+    }
+
     @Test func readsOutOfOrderStayOneRun() {
         var planner = ReadPlanner()
         var asked: Int64 = 0
@@ -141,5 +180,18 @@ import Testing
             asked = max(asked, end(plan))
             #expect(asked - range.upper <= 1 << 20)
         }
+    }
+}
+
+/// SplitMix64: the same numbers for the same seed.
+private struct Numbers: RandomNumberGenerator {
+    var state: UInt64
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var value = state
+        value = (value ^ (value >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        value = (value ^ (value >> 27)) &* 0x94D0_49BB_1331_11EB
+        return value ^ (value >> 31)
     }
 }
