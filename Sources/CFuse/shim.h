@@ -19,11 +19,6 @@ static inline struct fuse_session *_Nullable moorage_fuse_session_new(
     return fuse_session_new(args, ops, sizeof(*ops), userdata);
 }
 
-static inline int moorage_fuse_session_loop_mt(
-    struct fuse_session *_Nonnull session, struct fuse_loop_config *_Nullable config) {
-    return fuse_session_loop_mt(session, config);
-}
-
 // Tells the kernel to ask for a name again before it uses it; the flag became part of the function in 3.16.
 static inline int moorage_fuse_expire_entry(
     struct fuse_session *_Nonnull session, fuse_ino_t parent, const char *_Nonnull name, size_t length) {

@@ -15,7 +15,7 @@ package final class MountSession: Sendable {
     private struct State: @unchecked Sendable {
         // The session lives until `run` returns; the pointer is used under the lock or by `run`.
         var session: OpaquePointer?
-        var runner: pthread_t?
+        var loop: RequestLoop?
         var isEnding = false
     }
 
@@ -27,11 +27,7 @@ package final class MountSession: Sendable {
     ///
     /// Each that waits for the remote keeps its thread, which costs some 40 KiB and, where the kernel has enough pipes for
     /// this user, two descriptors. Twice as many as reads in the background: while those wait, other work goes on.
-    private static let maximumThreads = 2 * Operations.maximumBackground
-    /// Threads that are kept when there is little to do.
-    ///
-    /// The kernel wakes them in turn, so that each of many would come with a stack that no processor remembers.
-    private static let idleThreads: UInt32 = 10
+    private static let maximumThreads = 2 * Int(Operations.maximumBackground)
 
     /// Mounts; the kernel's requests wait until ``run(onReady:)``.
     package init(options: MountOptions, fileSystem: FileSystem) throws(MountError) {
@@ -49,11 +45,11 @@ package final class MountSession: Sendable {
     ///
     /// `onReady` is called once, when the kernel and the mount have agreed and names can be looked up.
     package func run(onReady: @escaping @Sendable () -> Void) throws(MountError) {
-        let session = state.update { state in
-            state.runner = pthread_self()
-            return state.session
+        let (session, loop) = state.update { state in
+            state.loop = state.session.map { RequestLoop($0, maximumThreads: Self.maximumThreads) }
+            return (state.session, state.loop)
         }
-        guard let session else { throw MountError(description: "the mount has ended already") }
+        guard let session, let loop else { throw MountError(description: "the mount has ended already") }
         let mountpoint = options.mountpoint
         bridge.ready.withLock { ready in
             ready = {
@@ -68,12 +64,13 @@ package final class MountSession: Sendable {
             fuse_session_unmount(session)
             throw MountError(description: "\(error)")
         }
-        Self.serve(session)
+        let failure = loop.run()
+        if failure != 0 { Log.error("mount", "no more requests can be taken: \(String(cString: strerror(failure)))") }
         bridge.requests.end()
         state.update { state in
             state.isEnding = true
             state.session = nil
-            state.runner = nil
+            state.loop = nil
         }
         fileSystem.shutDown()
         bridge.kernelNames.serve(nil)
@@ -124,16 +121,6 @@ package final class MountSession: Sendable {
         return session
     }
 
-    private static func serve(_ session: OpaquePointer) {
-        guard let configuration = fuse_loop_cfg_create() else { return }
-        defer { fuse_loop_cfg_destroy(configuration) }
-        fuse_loop_cfg_set_clone_fd(configuration, 0)
-        fuse_loop_cfg_set_max_threads(configuration, maximumThreads)
-        fuse_loop_cfg_set_idle_threads(configuration, idleThreads)
-        let result = moorage_fuse_session_loop_mt(session, configuration)
-        if result != 0 { Log.info("mount", "the request loop ended with \(result)") }
-    }
-
     // MARK: Upkeep
 
     private func startWatching() throws(SystemError) {
@@ -160,10 +147,10 @@ package final class MountSession: Sendable {
         var hasEnded = false
         while !hasEnded {
             hasEnded = state.inspect { state in
-                guard let session = state.session, let runner = state.runner else { return true }
+                guard let session = state.session, let loop = state.loop else { return true }
                 fuse_session_exit(session)
-                // The loop sleeps in sem_wait(3), which only a signal without SA_RESTART ends.
-                pthread_kill(runner, SIGUSR1)
+                // Its threads sleep in read(2), which only a signal without SA_RESTART ends.
+                loop.wake(with: SIGUSR1)
                 return false
             }
             if !hasEnded { _ = state.wait(timeout: 0.05) { $0.session == nil ? true : nil } }

@@ -44,7 +44,8 @@ import Testing
         let count: Int64 = 1 << 20
         for index in 0..<400 as Range<Int64> {
             let range = ByteRange(offset: isBackward ? size - (index + 1) * count : index * count, count: count)
-            let plan = planner.read(range, objectSize: size, presence: .underWay, share: index % 100 < 90 ? .max : count)
+            let share = index % 100 < 90 ? Int64.max : count
+            let plan = planner.read(range, objectSize: size, presence: .underWay, share: share)
             guard index % 100 == 90 else { continue }
             #expect(plan.ahead.isEmpty && plan.abandoned.isEmpty, "more than its share is ahead already")
         }

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import CFuse
+internal import Glibc
+internal import Platform
+internal import Synchronization
+
+/// The threads that take the kernel's requests and answer them.
+///
+/// In place of `fuse_session_loop_mt`, all of whose idle threads sleep in read(2): the kernel wakes them in turn, so each
+/// request comes with a stack and buffers that no processor has at hand any more, and with few of them threads are made
+/// and ended all the time. Here few sleep there, and the others on a stack of which the last is taken first.
+final class RequestLoop: Sendable {
+    private final class Worker: Sendable {
+        let thread = pthread_self()
+        let isReceiving = Atomic<Bool>(false)
+        let isCalled = Monitor(false)
+    }
+
+    private struct State {
+        var threads: LoopThreads
+        var workers: [Worker] = []
+        /// Those that sleep until they are needed, the last first.
+        var parked: [Worker] = []
+        /// Why requests cannot be taken any more; 0 at an unmount.
+        var failure: Int32 = 0
+    }
+
+    /// How many threads wait for requests when there is little to do.
+    private static let enough = 3
+    /// How many more are kept; each has an idle buffer for a request.
+    private static let parkedLimit = 16
+
+    // A session outlives the loop; libfuse lets threads take and answer requests of one at the same time.
+    nonisolated(unsafe) private let session: OpaquePointer
+    private let state: Monitor<State>
+
+    /// Up to `maximumThreads` requests may be worked on at once; more wait in the kernel.
+    init(_ session: OpaquePointer, maximumThreads: Int) {
+        self.session = session
+        let threads = LoopThreads(enough: Self.enough, parkedLimit: Self.parkedLimit, limit: maximumThreads)
+        state = Monitor(State(threads: threads))
+    }
+
+    /// Serves until the file system is unmounted or the session made to exit; returns when every request was answered.
+    ///
+    /// Returns why it ended, 0 at an unmount, else an errno.
+    func run() -> Int32 {
+        state.inspect { $0.threads.begin() }
+        if let error = start() { return error.code }
+        return state.wait { $0.threads.count == 0 ? $0.failure : nil } ?? 0
+    }
+
+    /// Has threads that wait for requests look whether the session has ended.
+    ///
+    /// The action of `signal` must not have read(2) restarted. A thread that was just about to wait needs it again.
+    func wake(with signal: Int32) {
+        state.inspect { state in
+            for worker in state.workers where worker.isReceiving.load(ordering: .acquiring) {
+                pthread_kill(worker.thread, signal)
+            }
+        }
+    }
+
+    private func start() -> SystemError? {
+        do throws(SystemError) {
+            try Thread.detached(name: "requests", stackSize: 8 << 20) { [self] in work() }
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    // MARK: A thread
+
+    private func work() {
+        var buffer = fuse_buf()
+        defer { free(buffer.mem) }
+        let worker = Worker()
+        state.inspect { $0.workers.append(worker) }
+        while let count = receive(worker, &buffer) {
+            guard count > 0 else { return sawTheEnd(worker, -count) }
+            substitute()
+            fuse_session_process_buf(session, &buffer)
+            guard goesOn(worker) else { return }
+        }
+        sawTheEnd(worker, 0)
+    }
+
+    /// The length of a request, 0 at an unmount, else a negative errno; nil when the session has ended.
+    private func receive(_ worker: Worker, _ buffer: inout fuse_buf) -> Int32? {
+        while fuse_session_exited(session) == 0 {
+            worker.isReceiving.store(true, ordering: .releasing)
+            let count = fuse_session_receive_buf(session, &buffer)
+            worker.isReceiving.store(false, ordering: .releasing)
+            if count != -EINTR { return count }
+        }
+        return nil
+    }
+
+    /// Sees to it that another thread takes the next request.
+    private func substitute() {
+        let (substitute, next) = state.inspect { state in
+            let substitute = state.threads.took()
+            return (substitute, substitute == .parked ? state.parked.popLast() : nil)
+        }
+        next?.isCalled.update { $0 = true }
+        guard substitute == .new, let error = start() else { return }
+        state.inspect { $0.threads.couldNotStart() }
+        Log.debug("mount", "no further thread for requests: \(error)")
+    }
+
+    /// Waits while the thread is not needed; false when it shall end.
+    private func goesOn(_ worker: Worker) -> Bool {
+        let next = state.inspect { state in
+            let next = state.threads.answered()
+            if next == .park { state.parked.append(worker) }
+            if next == .end { state.workers.removeAll { $0 === worker } }
+            return next
+        }
+        if next == .park {
+            worker.isCalled.wait { isCalled -> Void? in
+                defer { isCalled = false }
+                return isCalled ? () : nil
+            }
+        }
+        return next != .end
+    }
+
+    private func sawTheEnd(_ worker: Worker, _ failure: Int32) {
+        if failure != 0 { fuse_session_exit(session) }
+        let parked = state.update { state in
+            if state.failure == 0 { state.failure = failure }
+            state.threads.sawTheEnd()
+            state.workers.removeAll { $0 === worker }
+            defer { state.parked = [] }
+            return state.parked
+        }
+        for worker in parked { worker.isCalled.update { $0 = true } }
+    }
+}
