@@ -69,6 +69,6 @@ extension Change {
         if let old, !old.isTombstone { throw JournalError(.constraint, "journal: the path exists") }
         // Only what was removed here is replaced, and nothing that the caller has not seen.
         if old == nil, case .file = remote { throw JournalError(.constraint, "journal: the path exists") }
-        return JournalNode(at: path, kind, attributes, try vacate(path, remote), self)
+        return JournalNode(at: path, kind, attributes, try vacate(old, remote), self)
     }
 }

@@ -59,7 +59,7 @@ extension Journal {
             }
             if durable { try change.tables.refuseDoubt(generation) }
             guard let row = try change.written(node, generation, modified) else { return false }
-            try change.tables.update(row)
+            try change.tables.noteWritten(row)
             return true
         }
     }
@@ -84,13 +84,22 @@ extension Journal {
             guard let old = try change.tables.generation(generation) else { return false }
             // The same ranges may hold other bytes.
             let isSynced = old.isSynced && old.content == content && isUnchanged && !isDoubtful
-            _ = try change.tables.record(generation, content, isSealed: true, isSynced: isSynced)
+            _ = try change.tables.record(
+                generation,
+                content,
+                isSealed: true,
+                isSynced: isSynced,
+                wasSynced: old.isSynced
+            )
             if isDoubtful { _ = try change.tables.noteDoubt([generation]) }
             guard var row = try change.written(node, generation, modified) else { return false }
             row.isOpen = false
-            row.generation = try change.tables.generation(generation)
             try change.tables.dropEmptyGeneration(&row)
-            try change.tables.update(row)
+            if row.generation?.id == generation {
+                try change.tables.noteWritten(row)
+            } else {
+                try change.tables.update(row)
+            }
             _ = try change.tables.removeIfClean(row)
             return true
         }

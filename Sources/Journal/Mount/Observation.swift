@@ -76,7 +76,12 @@ extension FileAttributes {
 extension Change {
     /// Takes away the row at a path that something else shall have, and tells what the remote has there.
     func vacate(_ path: ObjectKey, _ remote: RemoteState) throws(JournalError) -> Observation {
-        guard let old = try tables.node(at: path) else { return Observation(remote) }
+        try vacate(tables.node(at: path), remote)
+    }
+
+    /// The same for a row that was looked at in this transaction.
+    func vacate(_ old: JournalNode?, _ remote: RemoteState) throws(JournalError) -> Observation {
+        guard let old else { return Observation(remote) }
         try tables.delete(old)
         return Observation(old)
     }

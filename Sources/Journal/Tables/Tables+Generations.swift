@@ -80,29 +80,41 @@ extension Tables {
     /// Records content; false when the generation is gone.
     ///
     /// `isSynced` says that the staging data was synced, and that this commit is durable; it does not count while
-    /// the content is in doubt. A content without bytes of its own is in no doubt any more.
+    /// the content is in doubt. A content without bytes of its own is in no doubt any more. With `wasSynced` false it
+    /// is known that it is not synced now.
     func record(
         _ id: GenerationID,
         _ content: ContentMap,
         isSealed: Bool,
-        isSynced: Bool
+        isSynced: Bool,
+        wasSynced: Bool = true
     ) throws(JournalError) -> Bool {
         let extents = Value.blob(Encoding.encode(content.extents))
-        let changed = try connection.run(
-            """
-            UPDATE generation SET size = ?1, extents = ?2, underlay_length = ?3, is_sealed = ?4,
-                doubt = CASE WHEN ?6 THEN 0 ELSE doubt END,
-                is_synced = CASE WHEN ?6 OR doubt = 0 THEN ?5 ELSE 0 END,
-                revision = revision + 1, is_recorded = 1 WHERE id = ?7
-            """,
-            [
-                .integer(content.size), extents, .integer(content.underlayLength), .integer(isSealed),
-                .integer(isSynced), .integer(content.extents.isEmpty), .integer(id.value),
-            ]
-        )
+        let values: [Value] = [
+            .integer(content.size), extents, .integer(content.underlayLength), .integer(isSealed),
+            .integer(content.extents.isEmpty), .integer(id.value),
+        ]
+        // Where nothing changes that has an index, none is written.
+        let changed =
+            isSynced || wasSynced
+            ? try connection.run(Self.recordAll, values + [.integer(isSynced)])
+            : try connection.run(Self.recordContent, values)
         if changed > 0, isSynced { try noteSynced(id) }
         return changed > 0
     }
+
+    private static let recordContent = """
+        UPDATE generation SET size = ?1, extents = ?2, underlay_length = ?3, is_sealed = ?4,
+            doubt = CASE WHEN ?5 THEN 0 ELSE doubt END, revision = revision + 1, is_recorded = 1
+        WHERE id = ?6
+        """
+    private static let recordAll = """
+        UPDATE generation SET size = ?1, extents = ?2, underlay_length = ?3, is_sealed = ?4,
+            doubt = CASE WHEN ?5 THEN 0 ELSE doubt END,
+            is_synced = CASE WHEN ?5 OR doubt = 0 THEN ?7 ELSE 0 END,
+            revision = revision + 1, is_recorded = 1
+        WHERE id = ?6
+        """
 
     /// Keeps what is recorded now as what power loss leaves.
     ///

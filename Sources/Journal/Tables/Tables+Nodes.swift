@@ -128,6 +128,25 @@ extension Tables {
         )
     }
 
+    /// Notes that a file was written to, or sealed: its path and generation are what they were.
+    ///
+    /// Apart from ``update(_:)`` because SQLite writes the indexes of all columns that a statement names, changed or not.
+    func noteWritten(_ node: JournalNode) throws(JournalError) {
+        try connection.run(
+            """
+            UPDATE node SET modified = ?, is_open = ?, changed_at = ?, attribute_sequence = ?, sequence = ?, attempts = ?,
+                next_attempt = ?, last_error = ?, attention = ?
+            WHERE id = ?
+            """,
+            [
+                .time(node.attributes.modified), .integer(node.isOpen), .time(node.changedAt),
+                .integer(node.attributeSequence), .integer(node.sequence), .integer(node.schedule.attempts),
+                .time(node.schedule.nextAttempt), .text(node.schedule.lastError), .text(node.schedule.attention),
+                .integer(node.id.value),
+            ]
+        )
+    }
+
     /// Removes a row; its generation becomes a candidate for release.
     func delete(_ node: JournalNode) throws(JournalError) {
         try connection.run("DELETE FROM node WHERE id = ?", [.integer(node.id.value)])
