@@ -7,7 +7,8 @@ package import ObjectStore
 
 /// What the pages of a listing held besides the entries.
 package struct ListingSummary: Hashable, Sendable {
-    /// Names that a file system cannot show.
+    /// Objects that are not shown: those with names that a file system cannot have, files that have the name of a
+    /// folder, and the content of a marker.
     package var hidden = 0
     /// The listed folder has a marker object.
     package var hasMarker = false
@@ -37,13 +38,14 @@ extension Catalog {
     ) throws(DatabaseError) -> [CatalogEntry] {
         let (taken, added) = try write { entries throws(DatabaseError) -> ([CatalogEntry], ListingSummary) in
             try entries.check(token)
-            let intake = try PageIntake(entries, folder, page, token, time)
+            var intake = try PageIntake(entries, folder, page, token, time)
             var summary = summary
             var taken: [CatalogEntry] = []
             taken.reserveCapacity(page.entries.count + page.folders.count)
             for listed in page.entries {
                 if listed.key.isMarker(of: folder) {
                     summary.hasMarker = true
+                    if listed.version.size > 0 { summary.hidden += 1 }
                     try intake.noteMarker(listed)
                 } else if let name = listed.key.showableName(in: folder) {
                     if let entry = try intake.noteFile(listed, name) { taken.append(entry) }
@@ -58,6 +60,7 @@ extension Catalog {
                     summary.hidden += 1
                 }
             }
+            summary.hidden += intake.shadowed
             return (taken, summary)
         }
         summary = added
@@ -182,6 +185,8 @@ private struct PageIntake {
     /// of it has to be looked for.
     private let isKnown: Bool
     private let putting: Statement
+    /// Files that a folder has the name of.
+    private(set) var shadowed = 0
 
     init(
         _ entries: Entries,
@@ -200,11 +205,14 @@ private struct PageIntake {
     }
 
     /// Returns what is there now; nil when that is nothing, or was on an earlier page.
-    func noteFile(_ listed: ListingPage.Entry, _ name: ObjectKey) throws(DatabaseError) -> CatalogEntry? {
+    mutating func noteFile(_ listed: ListingPage.Entry, _ name: ObjectKey) throws(DatabaseError) -> CatalogEntry? {
         let version = listed.version
         let old = isKnown ? try entries.entry(name, in: folder, id) : nil
         if let old, old.stamp > token.stamp { return old.entry.kind == .absent ? nil : old.entry }
-        if let old, old.stamp == token.stamp, old.entry.kind == .directory { return nil }
+        if let old, old.stamp == token.stamp, old.entry.kind == .directory {
+            shadowed += 1
+            return nil
+        }
         var entry = CatalogEntry(
             path: listed.key,
             kind: .file,
@@ -225,7 +233,7 @@ private struct PageIntake {
     }
 
     /// Returns what is there now; nil when that is nothing, or was on an earlier page.
-    func noteFolder(_ path: ObjectKey, _ name: ObjectKey) throws(DatabaseError) -> CatalogEntry? {
+    mutating func noteFolder(_ path: ObjectKey, _ name: ObjectKey) throws(DatabaseError) -> CatalogEntry? {
         let old = try entries.entry(name, in: folder, id)
         if let old, old.stamp > token.stamp { return old.entry.kind == .absent ? nil : old.entry }
         var entry = CatalogEntry(path: path, kind: .directory, checkedAt: time)
@@ -235,6 +243,7 @@ private struct PageIntake {
         }
         try entries.put(entry, name, stamp: token.stamp, in: id, putting)
         let wasListedAsFile = old.map { $0.stamp == token.stamp && $0.entry.kind == .file } ?? false
+        if wasListedAsFile { shadowed += 1 }
         return wasListedAsFile ? nil : entry
     }
 

@@ -3,6 +3,7 @@
 
 package import Base
 package import Database
+internal import Platform
 
 extension Catalog {
     /// What is known of a path; nil: nothing, which in a listed folder means that it is not there.
@@ -94,6 +95,25 @@ extension Catalog {
             return try entries.connection.first(sql, [.key(path)]) { row in
                 FolderState(listedAt: row.time(0), hidden: Int(row.integer(1)))
             }
+        }
+    }
+
+    /// How many objects listings had that are not shown, and the folders with most of them; nil: there is no catalog.
+    ///
+    /// For a program beside the mount: nothing is changed, also when the file is damaged.
+    package static func hidden(
+        inDirectory directory: String,
+        folders limit: Int
+    ) throws(DatabaseError) -> (count: Int, folders: [ObjectKey])? {
+        let path = "\(directory)/catalog.sqlite"
+        guard let status = try? FileStatus.of(path), status.isRegularFile else { return nil }
+        return try Database(path: path, options: .init(isReadOnly: true)).snapshot { connection throws(DatabaseError) in
+            let count = try connection.first("SELECT COALESCE(SUM(hidden), 0) FROM folder") { Int($0.integer(0)) }
+            let folders = try connection.all(
+                "SELECT path FROM folder WHERE hidden > 0 ORDER BY hidden DESC, path LIMIT ?",
+                [.integer(Int64(limit))]
+            ) { $0.key(0) }
+            return (count ?? 0, folders)
         }
     }
 

@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 internal import Base
+internal import Catalog
 internal import Configuration
 internal import Control
 internal import CurlTransport
@@ -12,7 +13,26 @@ internal import Stores
 /// What `moorage doctor` says of one volume: its remote, what that can do, and what waits.
 enum VolumeExamination {
     static func findings(_ volume: VolumeDescription, _ instance: Instance) -> [Finding] {
-        remote(volume, instance) + [local(volume, instance)]
+        remote(volume, instance) + [local(volume, instance)] + hidden(volume, instance)
+    }
+
+    /// How many folders are named of those that hold objects which are not shown.
+    private static let namedFolders = 5
+
+    private static func hidden(_ volume: VolumeDescription, _ instance: Instance) -> [Finding] {
+        let cache = instance.directories.places(of: volume).cache
+        do {
+            let found = try Catalog.hidden(inDirectory: cache, folders: namedFolders)
+            guard let found, found.count > 0 else { return [] }
+            let names = found.folders.map { "/\($0.string)" }.joined(separator: ", ")
+            let text =
+                "\(volume.remote): \(counted(found.count, "object")) of the folders listed so far cannot be shown (names "
+                + "that no file can have, files with the name of a folder, folders with content), in \(names); rename "
+                + "them at the remote"
+            return [Finding(verdict: .notice, text: text)]
+        } catch {
+            return [Finding(verdict: .notice, text: "\(volume.remote): \(error); the mount will begin a new one")]
+        }
     }
 
     private static func remote(_ volume: VolumeDescription, _ instance: Instance) -> [Finding] {

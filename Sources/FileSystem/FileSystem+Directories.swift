@@ -139,7 +139,9 @@ extension FileSystem {
         let (entries, areAll) = try translating { try view.contents(of: path, after: nil, limit: rows.count + 1) }
         // What was forgotten is not gone.
         guard try translating({ try areAll || isLocalOnly(path) }) else { throw .unknown }
-        let hidden = Set(rows.map { $0.path })
-        return entries.contains { !hidden.contains($0.path) }
+        let own = Set(rows.map { $0.path })
+        if entries.contains(where: { !own.contains($0.path) }) { return true }
+        // An object that is not shown keeps the folder at the remote.
+        return try translating { try view.hasHiddenObjects(path) }
     }
 }

@@ -136,6 +136,11 @@ final class RemoteView: Sendable {
         try catalog.contents(of: folder, after: nil, limit: 2).entries.count <= 1
     }
 
+    /// Whether a folder's last listing had objects that are not shown.
+    func hasHiddenObjects(_ folder: ObjectKey) throws(DatabaseError) -> Bool {
+        try catalog.folderState(folder).map { $0.hidden > 0 } ?? false
+    }
+
     func statistics(directory: String) -> FileSystemStatistics {
         var status = statvfs()
         guard statvfs(directory, &status) == 0 else { return FileSystemStatistics(totalBytes: 0, freeBytes: 0) }
