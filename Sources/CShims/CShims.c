@@ -117,6 +117,12 @@ int moorage_peer_credentials(int fd, uint32_t *uid, int32_t *pid) {
 
 int moorage_memfd(const char *name) { return memfd_create(name, MFD_CLOEXEC); }
 
+int moorage_accept(int listener, void *address, unsigned int *length) {
+    return accept4(listener, address, length, SOCK_CLOEXEC);
+}
+
+int moorage_dup_onto(int from, int to) { return dup3(from, to, O_CLOEXEC); }
+
 ssize_t moorage_splice(int from, int to, size_t length, unsigned int flags) {
     return splice(from, NULL, to, NULL, length, flags);
 }

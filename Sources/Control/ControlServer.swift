@@ -44,8 +44,7 @@ package final class ControlServer: Sendable {
         let renewed = try UnixSocket.listen(at: socketPath)
         // Wakes the accepting thread, which then finds the new socket under the old one's number.
         UnixSocket.shutdown(listener.raw)
-        guard dup2(renewed.raw, listener.raw) >= 0 else { throw SystemError.last("dup2", socketPath) }
-        _ = fcntl(listener.raw, F_SETFD, FD_CLOEXEC)
+        try UnixSocket.move(renewed, onto: listener.raw)
     }
 
     /// How many clients are connected.

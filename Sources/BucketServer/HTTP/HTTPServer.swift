@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 package import Base
+internal import CShims
 internal import Glibc
 internal import HTTPWire
 internal import Platform
@@ -66,15 +67,12 @@ package final class HTTPServer: Sendable {
     private func accept() -> (OpenFile, SocketAddress)? {
         var storage = sockaddr_storage()
         var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
-        let number = withUnsafeMutablePointer(to: &storage) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { Glibc.accept(listener.raw, $0, &length) }
-        }
+        let number = moorage_accept(listener.raw, &storage, &length)
         if number < 0 {
             // Out of descriptors or memory: the connection waits in the backlog until others have ended.
             if errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS { usleep(20_000) }
             return nil
         }
-        _ = fcntl(number, F_SETFD, FD_CLOEXEC)
         let peer = withUnsafePointer(to: &storage) { pointer in
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { SocketAddress($0, length) }
         }

@@ -56,6 +56,12 @@ int moorage_disable_core_dumps(void);
 int moorage_memfd(const char *_Nonnull name);
 int moorage_set_thread_name(const char *_Nonnull name);
 int64_t moorage_get_thread_id(void);
+/// accept4(2) with SOCK_CLOEXEC: no child process that another thread starts meanwhile inherits the connection.
+///
+/// `address` has room for `length` bytes, which becomes its length.
+int moorage_accept(int listener, void *_Nullable address, unsigned int *_Nullable length);
+/// dup3(2) with O_CLOEXEC.
+int moorage_dup_onto(int from, int to);
 /// splice(2) at the current places.
 ssize_t moorage_splice(int from, int to, size_t length, unsigned int flags);
 /// What this thread works for, as it was set last; NULL at first.

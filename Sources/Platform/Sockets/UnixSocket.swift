@@ -32,9 +32,13 @@ package enum UnixSocket {
 
     /// Waits for the next connection on a listening descriptor (accept(2)).
     package static func accept(_ listener: Int32) throws(SystemError) -> FileDescriptor {
-        let number = try retryingOnInterrupt("accept") { Glibc.accept(listener, nil, nil) }
-        _ = fcntl(number, F_SETFD, FD_CLOEXEC)
+        let number = try retryingOnInterrupt("accept") { moorage_accept(listener, nil, nil) }
         return FileDescriptor(owning: number)
+    }
+
+    /// Gives a socket the number of another, which is closed (dup3(2)).
+    package static func move(_ socket: borrowing FileDescriptor, onto number: Int32) throws(SystemError) {
+        if moorage_dup_onto(socket.raw, number) < 0 { throw SystemError.last("dup3") }
     }
 
     /// The user and process at the other end (SO_PEERCRED, unix(7)).
