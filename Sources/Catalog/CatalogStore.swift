@@ -116,5 +116,6 @@ final class CatalogStore: Sendable {
         ) WITHOUT ROWID;
         """,
         "ALTER TABLE entry ADD COLUMN earlier TEXT",
+        "ALTER TABLE entry ADD COLUMN device INTEGER",
     ]
 }

@@ -7,21 +7,30 @@ internal import Platform
 
 /// Changing attributes.
 extension FileSystem {
-    /// Changes attributes, and the size when one is given; returns what stat(2) tells afterwards.
+    /// Changes attributes, and the size and the time of access when given; returns what stat(2) tells afterwards.
+    ///
+    /// Also without any change it is one of status, as chown(2) to the same owner is.
     package func setAttributes(
         _ number: InodeNumber,
         _ changes: AttributeChanges,
-        size: Int64?
+        size: Int64?,
+        accessed: Timestamp? = nil
     ) throws(FileError) -> InodeStatus {
         try ensureWritable()
         let inode = try inode(number)
+        var changes = changes
         if let size {
-            guard inode.kind == .file else { throw .isDirectory }
+            guard inode.kind == .file else { throw inode.kind == .directory ? .isDirectory : .invalidArgument }
             // To nothing it may be the rest of an open(2) with O_TRUNC, which counts as a change in any case.
             let isChange = size == 0 || inode.state.withLock { $0.content.map.size } != size
-            if isChange { try truncate(inode, to: size) }
+            // Cutting a file to the length it has counts as a change of content (POSIX), though nothing is sent for it.
+            if isChange { try truncate(inode, to: size) } else { changes.modified = changes.modified ?? .now() }
         }
         if changes != AttributeChanges() { try change(inode, changes) }
+        inode.state.withLock { state in
+            if let accessed { state.times.setAccessed(accessed) }
+            state.noteStatusChange(isTimeSet: changes.modified != nil)
+        }
         return status(of: inode)
     }
 

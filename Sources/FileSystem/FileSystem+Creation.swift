@@ -8,7 +8,7 @@ internal import Glibc
 internal import Journal
 internal import Platform
 
-/// Making files, folders and links.
+/// Making files, folders, links and special files.
 extension FileSystem {
     /// Makes and opens a file, or opens the one that is there.
     package func create(
@@ -56,6 +56,29 @@ extension FileSystem {
         return try make(parent, name, .file, attributes) { path, knowledge in
             try journal.createFile(at: path, attributes: attributes, remote: try view.state(of: path, as: knowledge))
         }
+    }
+
+    /// Makes a FIFO, a socket or a device (mknod(2)): a name with attributes, which `mode` with its type is part of.
+    package func makeSpecialFile(
+        _ parent: InodeNumber,
+        _ name: ObjectKey,
+        mode: UInt32,
+        device: UInt32,
+        caller: Caller
+    ) throws(FileError) -> InodeStatus {
+        var attributes = try attributes(in: parent, mode & FileAttributes.typeMask, mode, caller)
+        guard attributes.isSpecial else { throw .invalidArgument }
+        if attributes.isDevice { attributes.device = device }
+        let inode = try make(parent, name, .special, attributes) { path, knowledge in
+            try journal.createFile(
+                at: path,
+                attributes: attributes,
+                isComplete: true,
+                remote: try view.state(of: path, as: knowledge)
+            )
+        }
+        onChange()
+        return status(of: inode)
     }
 
     package func makeDirectory(
@@ -164,6 +187,7 @@ extension FileSystem {
             state.isLocalOnly = node.isLocalOnly
             guard let generation = node.generation else { return }
             state.content = FileContent(generation: generation.id, map: generation.content)
+            guard node.isOpen else { return }
             state.isWritable = true
             // Not sealed: the close that follows has something to record even if nothing is written.
             state.revision = 1
@@ -174,7 +198,6 @@ extension FileSystem {
 
     /// Notes a change of names in a folder; the time is not stored, as it would cost a request a change.
     func touchFolder(_ folder: Inode) {
-        let now = Timestamp.now()
-        folder.state.withLock { $0.attributes.modified = max(now, $0.attributes.modified) }
+        folder.state.withLock { $0.times.noteNames(at: .now()) }
     }
 }

@@ -19,7 +19,9 @@ package struct DirectoryEntry: Sendable {
 
 extension FileSystem {
     package func openDirectory(_ number: InodeNumber) throws(FileError) -> DirectoryHandle {
-        DirectoryHandle(try folder(number))
+        let folder = try folder(number)
+        folder.state.withLock { $0.noteRead() }
+        return DirectoryHandle(folder)
     }
 
     /// Calls `body` with the entries from an offset until it returns false: the entry then did not fit.

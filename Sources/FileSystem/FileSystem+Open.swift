@@ -26,7 +26,7 @@ extension FileSystem {
     func addHandle(_ inode: Inode, _ mode: OpenMode) -> FileHandle {
         inode.state.withLock { state in
             state.handles += 1
-            if mode.isWritable { state.writers += 1 }
+            if mode.isWritable { state.writers += 1 } else { state.noteRead() }
             if let node = state.node { noteOpen(inode, node, &state) }
         }
         return FileHandle(inode, isReadable: mode.isReadable, isWritable: mode.isWritable)

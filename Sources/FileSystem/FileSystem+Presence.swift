@@ -32,7 +32,7 @@ indirect enum Presence: Sendable {
 extension JournalNode {
     var inodeKind: Inode.Kind? {
         switch kind {
-        case .file: .file
+        case .file: attributes.isSpecial ? .special : .file
         case .directory: .directory
         case .symbolicLink: .symbolicLink
         case .tombstone: nil
@@ -45,7 +45,7 @@ extension JournalNode {
 
 extension FileAttributes {
     var inodeKind: Inode.Kind {
-        isDirectory ? .directory : isSymbolicLink ? .symbolicLink : .file
+        isDirectory ? .directory : isSymbolicLink ? .symbolicLink : isSpecial ? .special : .file
     }
 }
 
@@ -201,11 +201,16 @@ extension FileSystem {
                 switch inode.kind {
                 case .file: state.content.map.size
                 case .symbolicLink: state.target.map { Int64($0.bytes.count) } ?? state.content.map.size
-                case .directory: Int64(0)
+                case .directory, .special: Int64(0)
                 }
+            let (times, modified) = (state.times, state.attributes.modified)
+            var attributes = state.attributes
+            attributes.modified = times.modified(modified)
             return InodeStatus(
                 number: inode.number,
-                attributes: state.attributes,
+                attributes: attributes,
+                changed: times.changed(modified),
+                accessed: times.accessed(modified),
                 size: size,
                 isRemoved: state.isDetached
             )

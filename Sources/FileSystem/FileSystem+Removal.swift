@@ -61,6 +61,7 @@ extension FileSystem {
             state.supersededAt = nil
             if state.handles == 0 { state.dropContent() }
             state.node = nil
+            state.noteStatusChange()
             noteClosed(&state)
         }
     }

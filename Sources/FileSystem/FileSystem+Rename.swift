@@ -125,6 +125,7 @@ extension FileSystem {
             if let replaced { detach(replaced) }
             let node = try translating { try journal.node(at: new) }
             moved?.state.withLock { state in
+                state.noteStatusChange()
                 state.node = node?.id
                 state.isLocalOnly = node?.isLocalOnly ?? false
             }
@@ -215,6 +216,7 @@ extension Inode {
     /// The row of this file is `node` now; nil: it is as at the remote again.
     fileprivate func wasMoved(_ node: JournalNode?, to path: ObjectKey) {
         state.withLock { state in
+            state.noteStatusChange()
             state.node = node?.id
             if let node {
                 // A clean file got a row over its remote version: the content it shows is the same.

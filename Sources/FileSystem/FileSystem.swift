@@ -170,6 +170,9 @@ package struct Caller: Hashable, Sendable {
 package struct InodeStatus: Hashable, Sendable {
     package var number: InodeNumber
     package var attributes: FileAttributes
+    /// The last change of content, attributes or name.
+    package var changed: Timestamp
+    package var accessed: Timestamp
     /// In bytes.
     package var size: Int64
     /// It has no name any more, and lives only while it is open.

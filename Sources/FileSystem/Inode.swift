@@ -6,7 +6,7 @@ internal import Journal
 internal import Platform
 internal import Synchronization
 
-/// A file, folder or symbolic link as the kernel knows it: a lineage of content, not a name.
+/// A file, folder, symbolic link or special file as the kernel knows it: a lineage of content, not a name.
 ///
 /// What this mount writes, and its upload, keep the inode. A version that came
 /// from elsewhere gets a new inode, so the kernel's pages of the old one are
@@ -16,10 +16,13 @@ final class Inode: Sendable {
         case file
         case directory
         case symbolicLink
+        /// A FIFO, a socket or a device: attributes only, the kernel does the rest.
+        case special
     }
 
     struct State: Sendable {
         var attributes: FileAttributes
+        var times = LocalTimes()
         /// The row that holds the desired state; nil while nothing differs from the remote.
         var node: NodeID?
         /// What a file's reads show.

@@ -92,15 +92,25 @@ final class RemoteView: Sendable {
         let type = isDirectory ? FileAttributes.directoryType : FileAttributes.regularType
         let standard: UInt32 = isDirectory ? 0o777 : 0o666
         var mode = metadata.mode ?? type | standard & ~options.umask
-        let hasLinkType = mode & FileAttributes.typeMask == FileAttributes.symbolicLinkType
-        // The type bits of another tool may be missing or wrong; only a link differs from what the key says.
-        if isDirectory || !hasLinkType { mode = type | mode & 0o7777 }
-        return FileAttributes(
+        if !Self.isBelieved(mode, of: entry) { mode = type | mode & 0o7777 }
+        var attributes = FileAttributes(
             mode: mode,
             uid: metadata.uid ?? options.uid,
             gid: metadata.gid ?? options.gid,
             modified: metadata.modified ?? entry.version?.lastModified ?? startedAt
         )
+        if attributes.isDevice { attributes.device = metadata.device ?? 0 }
+        return attributes
+    }
+
+    /// Whether the type bits that a tool wrote count.
+    ///
+    /// They may be missing or wrong: only links and special files differ from what the key says, and the latter have
+    /// no content that would be out of reach.
+    private static func isBelieved(_ mode: UInt32, of entry: CatalogEntry) -> Bool {
+        let attributes = FileAttributes(mode: mode, uid: 0, gid: 0, modified: entry.checkedAt)
+        guard entry.kind == .file else { return false }
+        return attributes.isSymbolicLink || (attributes.isSpecial && entry.version?.size == 0)
     }
 
     /// What the journal must know of the remote at a path.

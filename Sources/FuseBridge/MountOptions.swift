@@ -33,7 +33,7 @@ package struct MountOptions: Hashable, Sendable {
         // In the kernel's list of mounts a comma in a name would end the option.
         let name = source.replacing("\\", with: "\\\\").replacing(",", with: "\\,")
         var list = [
-            "fsname=moorage#\(name)", "subtype=moorage", "default_permissions", "nosuid", "nodev", "noatime",
+            "fsname=moorage#\(name)", "subtype=moorage", "default_permissions", "nosuid", "nodev",
             "max_read=\(Operations.maximumTransfer)",
         ]
         if isReadOnly { list.append("ro") }

@@ -20,7 +20,12 @@ extension Operations {
                 try request.fileSystem.setAttributes(
                     number,
                     Operations.changes(attributes.pointee, wanted: wanted),
-                    size: wanted & FUSE_SET_ATTR_SIZE != 0 ? Int64(attributes.pointee.st_size) : nil
+                    size: wanted & FUSE_SET_ATTR_SIZE != 0 ? Int64(attributes.pointee.st_size) : nil,
+                    accessed: Operations.time(
+                        attributes.pointee.st_atim,
+                        isGiven: wanted & FUSE_SET_ATTR_ATIME != 0,
+                        isNow: wanted & FUSE_SET_ATTR_ATIME_NOW != 0
+                    )
                 )
             }
         }
@@ -47,15 +52,18 @@ extension Operations {
         if wanted & FUSE_SET_ATTR_MODE != 0 { changes.permissions = attributes.st_mode & 0o7777 }
         if wanted & FUSE_SET_ATTR_UID != 0 { changes.uid = attributes.st_uid }
         if wanted & FUSE_SET_ATTR_GID != 0 { changes.gid = attributes.st_gid }
-        if wanted & FUSE_SET_ATTR_MTIME_NOW != 0 {
-            changes.modified = .now()
-        } else if wanted & FUSE_SET_ATTR_MTIME != 0 {
-            changes.modified = Timestamp(
-                seconds: Int64(attributes.st_mtim.tv_sec),
-                nanoseconds: Int64(attributes.st_mtim.tv_nsec)
-            )
-        }
+        changes.modified = time(
+            attributes.st_mtim,
+            isGiven: wanted & FUSE_SET_ATTR_MTIME != 0,
+            isNow: wanted & FUSE_SET_ATTR_MTIME_NOW != 0
+        )
         return changes
+    }
+
+    /// A time to set: the present one, the one given, or none.
+    private static func time(_ given: timespec, isGiven: Bool, isNow: Bool) -> Timestamp? {
+        if isNow { return .now() }
+        return isGiven ? Timestamp(seconds: Int64(given.tv_sec), nanoseconds: Int64(given.tv_nsec)) : nil
     }
 
     private static func statistics(_ space: FileSystemStatistics) -> statvfs {

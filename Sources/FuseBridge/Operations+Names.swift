@@ -65,11 +65,19 @@ extension Operations {
                 )
             }
         }
-        table.mknod = { raw, parent, text, mode, _ in
+        table.mknod = { raw, parent, text, mode, device in
             guard let request = Request(raw) else { return }
             request.entry { () throws(FileError) in
-                guard mode & S_IFMT == S_IFREG else { throw .notPermitted }
-                return try request.fileSystem.makeFile(parent, name(text), mode: mode, caller: request.caller)
+                if mode & S_IFMT == S_IFREG {
+                    return try request.fileSystem.makeFile(parent, name(text), mode: mode, caller: request.caller)
+                }
+                return try request.fileSystem.makeSpecialFile(
+                    parent,
+                    name(text),
+                    mode: mode,
+                    device: UInt32(truncatingIfNeeded: device),
+                    caller: request.caller
+                )
             }
         }
         table.link = { raw, _, _, _ in

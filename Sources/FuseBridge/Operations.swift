@@ -49,11 +49,14 @@ enum Operations {
         connection.congestion_threshold = maximumBackground / 4 * 3
         let wanted =
             FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE | FUSE_CAP_ASYNC_READ
-            | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_READDIRPLUS
+            | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS
             | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_DONT_MASK | FUSE_CAP_ASYNC_DIO
             | FUSE_CAP_EXPLICIT_INVAL_DATA
         // An inode's content changes through this kernel only, so a new time or size never means stale pages.
         connection.want = (connection.want | UInt32(wanted)) & connection.capable & ~UInt32(FUSE_CAP_AUTO_INVAL_DATA)
+        // The kernel knows who may keep set-user-ID and set-group-ID bits at a write, a cut or a change of owner: it has
+        // them cleared like any other change of the mode, unless somebody promised to do that unasked.
+        connection.want &= ~UInt32(FUSE_CAP_HANDLE_KILLPRIV)
         // The kernel keeps writers away while it cuts a file, but not from an open(2) that cuts: a write that began at
         // the old end would leave zeros before it.
         connection.want &= ~UInt32(FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_ATOMIC_O_TRUNC)

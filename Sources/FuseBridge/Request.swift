@@ -109,7 +109,7 @@ func name(_ pointer: UnsafePointer<CChar>?) -> ObjectKey {
 }
 
 extension InodeStatus {
-    /// The status in the kernel's form; times of access and change are the time of modification.
+    /// The status in the kernel's form.
     var stat: stat {
         var result = Glibc.stat()
         result.st_ino = UInt(number)
@@ -117,17 +117,20 @@ extension InodeStatus {
         result.st_nlink = isRemoved ? 0 : 1
         result.st_uid = attributes.uid
         result.st_gid = attributes.gid
+        result.st_rdev = UInt(attributes.device)
         result.st_size = Int(size)
         result.st_blksize = 131_072
         result.st_blocks = Int((size + 511) / 512)
-        let time = timespec(
-            tv_sec: Int(attributes.modified.seconds),
-            tv_nsec: Int(attributes.modified.nanosecondsOfSecond)
-        )
-        result.st_mtim = time
-        result.st_ctim = time
-        result.st_atim = time
+        result.st_mtim = timespec(attributes.modified)
+        result.st_ctim = timespec(changed)
+        result.st_atim = timespec(accessed)
         return result
+    }
+}
+
+extension timespec {
+    init(_ time: Timestamp) {
+        self.init(tv_sec: Int(time.seconds), tv_nsec: Int(time.nanosecondsOfSecond))
     }
 }
 

@@ -10,6 +10,8 @@ package struct ObjectMetadata: Hashable, Sendable {
     package var uid: UInt32?
     package var gid: UInt32?
     package var modified: Timestamp?
+    /// The number of a device, as GeeseFS writes it; of FIFOs and sockets 0.
+    package var device: UInt32?
     package var contentType: String?
     /// Other user metadata, lower-case names without the `x-amz-meta-` prefix.
     package var other: [String: String]
@@ -19,6 +21,7 @@ package struct ObjectMetadata: Hashable, Sendable {
         uid: UInt32? = nil,
         gid: UInt32? = nil,
         modified: Timestamp? = nil,
+        device: UInt32? = nil,
         contentType: String? = nil,
         other: [String: String] = [:]
     ) {
@@ -26,6 +29,7 @@ package struct ObjectMetadata: Hashable, Sendable {
         self.uid = uid
         self.gid = gid
         self.modified = modified
+        self.device = device
         self.contentType = contentType
         self.other = other
     }

@@ -103,11 +103,16 @@ import Testing
                 remote: .absent
             )
             expected[ObjectKey("l")] = Array("f/1".utf8)
+            let device = FileAttributes(mode: 0o020600, uid: 1, gid: 2, modified: Timestamp(seconds: 7), device: 259)
+            let path = ObjectKey("device")
+            _ = try fixture.journal.createFile(at: path, attributes: device, isComplete: true, remote: .absent)
+            expected[path] = []
             let left = try fixture.flush(client)
             #expect(left.isEmpty)
             #expect(store.holds(expected))
             #expect(store.objects[ObjectKey("l")]?.metadata.mode == 0o120777)
             #expect(store.objects[ObjectKey("f/")]?.metadata.mode == 0o040755)
+            #expect(store.objects[path]?.metadata.device == 259)
             #expect(try fixture.pending().isEmpty)
         }
     }

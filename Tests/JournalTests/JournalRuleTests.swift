@@ -14,6 +14,23 @@ import Testing
 
     init() throws { fixture = try Fixture() }
 
+    @Test func aSpecialFileIsCompleteAndKeepsItsDeviceNumber() throws {
+        let mode = FileAttributes.characterDeviceType | 0o600
+        let device = FileAttributes(mode: mode, uid: 1, gid: 2, modified: Timestamp(seconds: 3), device: 0xFFFF_FFFE)
+        let node = try journal.createFile(at: "a", attributes: device, isComplete: true, remote: .absent)
+        #expect(!node.isOpen && node.size == 0)
+        #expect(
+            try journal.blockers(of: node).isEmpty && node.generation?.isSendable == true,
+            "there is nothing to sync"
+        )
+        try journal.setAttributes(at: "a", remote: .absent, AttributeChanges(permissions: 0o644))
+        try journal.rename(from: "a", to: "b", sourceRemote: .absent, targetRemote: .absent)
+        try fixture.recover()
+        let row = try fixture.row("b")
+        #expect(row.kind == .file && row.attributes.device == 0xFFFF_FFFE)
+        #expect(row.attributes.mode == FileAttributes.characterDeviceType | 0o644)
+    }
+
     @Test func aFileThatIsCreatedAndRemovedLeavesNothing() throws {
         try fixture.save("a")
         try journal.remove(at: "a", remote: .absent)

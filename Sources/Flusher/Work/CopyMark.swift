@@ -13,6 +13,7 @@ struct CopyMark: Hashable {
     private let uid: UInt32
     private let gid: UInt32
     private let modified: Timestamp
+    private let device: UInt32
     private let size: Int64
 
     init(_ attributes: FileAttributes, size: Int64) {
@@ -20,29 +21,36 @@ struct CopyMark: Hashable {
         uid = attributes.uid
         gid = attributes.gid
         modified = attributes.modified
+        device = attributes.device
         self.size = size
     }
 
     /// Reads what ``text`` wrote; nil for anything else.
     init?(_ text: String) {
         let words = text.split(separator: " ")
-        guard words.count == 6, words[0] == "copy", let mode = UInt32(words[1]), let uid = UInt32(words[2]),
-            let gid = UInt32(words[3]), let modified = Int64(words[4]), let size = Int64(words[5])
+        guard (6...7).contains(words.count), words[0] == "copy", let mode = UInt32(words[1]),
+            let uid = UInt32(words[2]), let gid = UInt32(words[3]), let modified = Int64(words[4]),
+            let size = Int64(words[5])
         else { return nil }
         self.mode = mode
         self.uid = uid
         self.gid = gid
         self.modified = Timestamp(nanoseconds: modified)
+        device = words.count == 7 ? UInt32(words[6]) ?? 0 : 0
         self.size = size
     }
 
     /// The form kept in the journal, in the place of an entity tag.
-    var text: String { "copy \(mode) \(uid) \(gid) \(modified.nanoseconds) \(size)" }
+    var text: String {
+        let text = "copy \(mode) \(uid) \(gid) \(modified.nanoseconds) \(size)"
+        return device == 0 ? text : "\(text) \(device)"
+    }
 
     /// Whether an object is the copy; its time may have been kept to the second only.
     func matches(_ found: ObjectStatus) -> Bool {
         guard let time = found.metadata.modified, found.version.size == size else { return false }
         let isSameTime = time == modified || (time.nanosecondsOfSecond == 0 && time.seconds == modified.seconds)
         return isSameTime && found.metadata.mode == mode && found.metadata.uid == uid && found.metadata.gid == gid
+            && found.metadata.device ?? 0 == device
     }
 }

@@ -127,6 +127,7 @@ extension ObjectMetadata {
             uid: attributes.uid,
             gid: attributes.gid,
             modified: attributes.modified,
+            device: attributes.isSpecial ? attributes.device : nil,
             contentType: attributes.isDirectory ? "application/x-directory" : nil
         )
     }
@@ -134,6 +135,6 @@ extension ObjectMetadata {
     /// Whether an object with this metadata shows these attributes, to the second where the remote keeps no more.
     func shows(_ attributes: FileAttributes) -> Bool {
         mode == attributes.mode && uid == attributes.uid && gid == attributes.gid
-            && modified?.seconds == attributes.modified.seconds
+            && modified?.seconds == attributes.modified.seconds && device ?? 0 == attributes.device
     }
 }

@@ -6,7 +6,7 @@ internal import Database
 internal import Platform
 
 extension Journal {
-    /// A new empty file, open for writing.
+    /// A new empty file, open for writing, or with `isComplete` as it shall stay: a special file.
     ///
     /// `.constraint` when something is at the path.
     ///
@@ -14,14 +14,15 @@ extension Journal {
     package func createFile(
         at path: ObjectKey,
         attributes: FileAttributes,
+        isComplete: Bool = false,
         remote: @autoclosure () throws(JournalError) -> RemoteState,
         now: Timestamp = .now()
     ) throws(JournalError) -> JournalNode {
         try change(at: now) { change throws(JournalError) in
             let remote = try remote()
             var node = try change.newNode(at: path, .file, attributes, remote)
-            node.generation = try change.tables.insertGeneration(ContentMap(size: 0), .none, isSealed: false)
-            node.isOpen = true
+            node.generation = try change.tables.insertGeneration(ContentMap(size: 0), .none, isSealed: isComplete)
+            node.isOpen = !isComplete
             return try change.insert(node)
         }
     }

@@ -4,6 +4,7 @@
 package import Base
 
 package enum NodeKind: Int64, Hashable, Sendable, CaseIterable {
+    /// Also a FIFO, a socket or a device: its attributes say so, and it has no content.
     case file = 0
     case directory = 1
     case symbolicLink = 2

@@ -17,6 +17,7 @@ enum S3Metadata {
         if let uid = metadata.uid { fields.append(prefix + "uid", String(uid)) }
         if let gid = metadata.gid { fields.append(prefix + "gid", String(gid)) }
         if let time = metadata.modified { fields.append(prefix + "mtime", format(time)) }
+        if let device = metadata.device { fields.append(prefix + "rdev", String(device)) }
         for (name, value) in metadata.other.sorted(by: { $0.key < $1.key }) {
             fields.append(prefix + name, value)
         }
@@ -26,18 +27,21 @@ enum S3Metadata {
     /// The metadata in an answer's fields.
     static func read(_ fields: HTTPFields) -> ObjectMetadata {
         var metadata = ObjectMetadata(contentType: fields["content-type"])
+        var mode: String?
         for field in fields.fields {
             let name = field.name.lowercased()
             guard name.hasPrefix(prefix) else { continue }
             let value = trimmingOptionalWhitespace(field.value)
             switch name.dropFirst(prefix.utf8.count) {
-            case "mode": metadata.mode = mode(value)
+            case "mode": mode = value
             case "uid": metadata.uid = UInt32(value)
             case "gid": metadata.gid = UInt32(value)
             case "mtime": metadata.modified = time(value)
+            case "rdev": metadata.device = UInt32(value)
             case let other: metadata.other[String(other)] = value
             }
         }
+        metadata.mode = mode.flatMap { Self.mode($0, isSpecial: metadata.device != nil) }
         return metadata
     }
 
@@ -71,14 +75,24 @@ enum S3Metadata {
     /// Reads a mode: decimal as s3fs writes it, or octal as rclone does.
     ///
     /// The two spellings of ordinary files and folders never collide; folders with special bits in octal look
-    /// like decimal links of odd permissions, so a decimal link must have the usual 0777. Bare permissions
-    /// without a type are taken as octal, as people write them.
-    static func mode(_ text: String) -> UInt32? {
-        if let value = UInt32(text), isMode(value), value & 0o170_000 != 0 {
-            if value & 0o170_000 != 0o120_000 || value == 0o120_777 { return value }
+    /// like decimal links of odd permissions, so a decimal link must have the usual 0777. Special files in decimal
+    /// look like octal ones, or like bare permissions, where bits above 0777 are set: then only what else marks them
+    /// (`isSpecial`) tells. Bare permissions without a type are taken as octal, as people write them.
+    static func mode(_ text: String, isSpecial: Bool = false) -> UInt32? {
+        if let value = UInt32(text), isMode(value), value & 0o170_000 != 0, isSpecial || !looksOctal(value) {
+            return value
         }
         if let value = UInt32(text, radix: 8), isMode(value) { return value }
         return UInt32(text).flatMap { isMode($0) ? $0 : nil }
+    }
+
+    /// Whether a mode, read as decimal, is more likely to have been written in octal, where that makes sense too.
+    private static func looksOctal(_ value: UInt32) -> Bool {
+        switch value & 0o170_000 {
+        case 0o040_000, 0o100_000: false
+        case 0o120_000: value != 0o120_777
+        default: value & 0o7000 != 0
+        }
     }
 
     /// Whether the bits above the permissions are one of the kinds of files (inode(7)), or none.
