@@ -34,9 +34,16 @@ final class InodeTable: Sendable {
         var next: InodeNumber = 2
         var records: [InodeNumber: Record] = [:]
         var places: [Place: InodeNumber] = [:]
+        /// Inodes that the kernel forgot last, in a ring.
+        var forgotten: [InodeNumber] = []
+        /// Where the oldest of them is, once the ring is full.
+        var oldest = 0
     }
 
     static let rootNumber: InodeNumber = 1
+    /// How many inodes with a name are kept that the kernel forgot, as it does when it needs memory: when it asks
+    /// again, they have the same number and times as before.
+    static let forgottenLimit = 4096
     private let state: Lock<State>
 
     init(root: FileAttributes) {
@@ -133,9 +140,24 @@ final class InodeTable: Sendable {
     func forget(_ number: InodeNumber, count: UInt64) {
         state.withLock { state in
             guard let record = state.records[number] else { return }
-            state.records[number]?.lookups = record.lookups > count ? record.lookups - count : 0
-            Self.collect(number, &state)
+            let lookups = record.lookups > count ? record.lookups - count : 0
+            state.records[number]?.lookups = lookups
+            guard lookups == 0 else { return }
+            Self.collect(record.place == nil ? number : Self.retire(number, &state), &state)
         }
+    }
+
+    /// Keeps an inode that the kernel forgot for a while; returns the one to be given up for it, if any.
+    private static func retire(_ number: InodeNumber, _ state: inout State) -> InodeNumber? {
+        guard state.forgotten.count == forgottenLimit else {
+            state.forgotten.append(number)
+            return nil
+        }
+        defer {
+            state.forgotten[state.oldest] = number
+            state.oldest = (state.oldest + 1) % forgottenLimit
+        }
+        return state.forgotten[state.oldest]
     }
 
     /// Takes the name from the inode that stands there; it lives on while it is open.
@@ -194,8 +216,8 @@ final class InodeTable: Sendable {
     }
 
     /// Drops a record that neither the kernel nor a child's path needs, and then its parents.
-    private static func collect(_ first: InodeNumber, _ state: inout State) {
-        var number = first
+    private static func collect(_ first: InodeNumber?, _ state: inout State) {
+        guard var number = first else { return }
         while number != rootNumber, let record = state.records[number], record.lookups == 0, record.children <= 0 {
             state.records[number] = nil
             guard let place = record.place else { return }

@@ -272,6 +272,19 @@ def test_times_are_those_of_the_last_change_after_a_folder_was_looked_at_again(p
     assert (again.st_mtime_ns, again.st_ctime_ns) == (found.st_mtime_ns, found.st_ctime_ns)
 
 
+@as_root
+def test_numbers_and_times_outlive_the_kernels_memory(posix):
+    path = posix.mount / "remembered"
+    write(path)
+    os.utime(path, (5, 10))
+    before = os.lstat(path)
+    posix.instance.flush()
+    with open("/proc/sys/vm/drop_caches", "w") as file:
+        file.write("2")
+    after = os.lstat(path)
+    assert (after.st_ino, after.st_atime, after.st_mtime, after.st_ctime_ns) == (before.st_ino, 5, 10, before.st_ctime_ns)
+
+
 # MARK: what a status tells
 
 @pytest.mark.parametrize("kind", (*KINDS, "symlink"))
