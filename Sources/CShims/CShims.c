@@ -34,6 +34,7 @@ const int moorage_SEEK_DATA = SEEK_DATA;
 const int moorage_SEEK_HOLE = SEEK_HOLE;
 const int moorage_FALLOC_FL_KEEP_SIZE = FALLOC_FL_KEEP_SIZE;
 const int moorage_FALLOC_FL_PUNCH_HOLE = FALLOC_FL_PUNCH_HOLE;
+const int moorage_FALLOC_FL_ZERO_RANGE = FALLOC_FL_ZERO_RANGE;
 const unsigned long moorage_FICLONE = FICLONE;
 
 int moorage_renameat2(int old_dir, const char *old_path, int new_dir, const char *new_path, unsigned int flags) {

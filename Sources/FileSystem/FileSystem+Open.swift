@@ -27,6 +27,7 @@ extension FileSystem {
         inode.state.withLock { state in
             state.handles += 1
             if mode.isWritable { state.writers += 1 } else { state.noteRead() }
+            if mode.isWritable, mode.isReadable { state.mappers += 1 }
             if let node = state.node { noteOpen(inode, node, &state) }
         }
         return FileHandle(inode, isReadable: mode.isReadable, isWritable: mode.isWritable)
@@ -82,6 +83,7 @@ extension FileSystem {
     private func removeHandle(_ handle: FileHandle) {
         handle.inode.state.withLock { state in
             state.handles -= 1
+            if handle.isWritable, handle.isReadable { state.mappers -= 1 }
             guard state.handles == 0 else { return }
             // What is recorded can be opened again; a detached file's bytes are gone with its last handle.
             if state.isDetached {

@@ -2,7 +2,6 @@
 // Copyright the Moorage authors
 
 package import Base
-internal import CShims
 internal import Catalog
 internal import Database
 internal import Glibc
@@ -41,25 +40,6 @@ extension FileSystem {
         }
         if count < 0 { throw .system(SystemError.make(Int32(-count), "write")) }
         return count
-    }
-
-    /// Makes room up to the end of a range: the file grows, and the disk holds the space.
-    package func allocate(_ handle: FileHandle, _ range: ByteRange) throws(FileError) {
-        guard handle.isWritable else { throw .badHandle }
-        guard range.upper <= Self.maximumSize else { throw .tooLarge }
-        try reserve.claim(range.count)
-        let staging = try beginWrite(handle.inode)
-        let (result, code) = withExtendedLifetime(staging) {
-            (moorage_fallocate(staging.descriptor.raw, 0, range.lower, range.count), errno)
-        }
-        handle.inode.state.withLock { state in
-            state.activeWrites -= 1
-            guard result == 0, range.upper > state.content.map.size else { return }
-            state.content.map.truncate(to: range.upper)
-            state.revision += 1
-            state.attributes.modified = .now()
-        }
-        if result != 0 { throw .system(SystemError.make(code, "fallocate")) }
     }
 
     /// Cuts or extends a file; recorded at once when nobody has it open for writing.

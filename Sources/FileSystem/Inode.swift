@@ -59,6 +59,8 @@ final class Inode: Sendable {
         /// Open handles, those for writing among them, and writes under way.
         var handles = 0
         var writers = 0
+        /// Open handles for both directions: through them the kernel may hold written pages that it has not sent yet.
+        var mappers = 0
         var activeWrites = 0
         /// A sync that failed; it stays failed for that content.
         var failure: SyncFailure?

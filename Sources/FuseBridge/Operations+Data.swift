@@ -6,6 +6,7 @@ internal import CFuse
 internal import CShims
 internal import FileSystem
 internal import Glibc
+internal import Platform
 
 /// Reading and writing bytes.
 extension Operations {
@@ -24,9 +25,32 @@ extension Operations {
             guard let request = Request(raw) else { return }
             request.acknowledge { () throws(FileError) in
                 guard let handle = handle(info, FileHandle.self) else { throw .badHandle }
-                guard mode == 0 else { throw .notSupported }
-                try request.fileSystem.allocate(handle, ByteRange(offset: Int64(offset), count: Int64(length)))
+                guard let change = SpaceChange(fallocateMode: mode) else { throw .notSupported }
+                guard offset >= 0, length > 0, !offset.addingReportingOverflow(length).overflow else {
+                    throw .invalidArgument
+                }
+                let range = ByteRange(offset: Int64(offset), count: Int64(length))
+                try request.fileSystem.change(handle, range, change)
             }
+        }
+        table.lseek = { raw, _, offset, whence, info in
+            guard let request = Request(raw) else { return }
+            Operations.seek(request, handle(info, FileHandle.self), Int64(offset), whence)
+        }
+    }
+
+    private static func seek(_ request: Request, _ handle: FileHandle?, _ offset: Int64, _ whence: Int32) {
+        do throws(FileError) {
+            guard let handle else { throw .badHandle }
+            let target: SeekTarget
+            switch whence {
+            case moorage_SEEK_DATA: target = .data
+            case moorage_SEEK_HOLE: target = .hole
+            default: throw .invalidArgument
+            }
+            _ = fuse_reply_lseek(request.raw, off_t(try request.fileSystem.seek(handle, to: target, from: offset)))
+        } catch {
+            request.fail(error)
         }
     }
 
@@ -65,6 +89,20 @@ extension Operations {
             _ = fuse_reply_write(request.raw, written)
         } catch {
             request.fail(error)
+        }
+    }
+}
+
+extension SpaceChange {
+    /// What a mode of fallocate(2) asks for; nil for those that move bytes, which nothing can do with an object.
+    init?(fallocateMode mode: Int32) {
+        switch mode {
+        case 0: self = .allocate(keepingSize: false)
+        case moorage_FALLOC_FL_KEEP_SIZE: self = .allocate(keepingSize: true)
+        case moorage_FALLOC_FL_PUNCH_HOLE | moorage_FALLOC_FL_KEEP_SIZE: self = .punchHole
+        case moorage_FALLOC_FL_ZERO_RANGE: self = .zero(keepingSize: false)
+        case moorage_FALLOC_FL_ZERO_RANGE | moorage_FALLOC_FL_KEEP_SIZE: self = .zero(keepingSize: true)
+        default: return nil
         }
     }
 }

@@ -22,6 +22,7 @@ extern const int moorage_SEEK_DATA;
 extern const int moorage_SEEK_HOLE;
 extern const int moorage_FALLOC_FL_KEEP_SIZE;
 extern const int moorage_FALLOC_FL_PUNCH_HOLE;
+extern const int moorage_FALLOC_FL_ZERO_RANGE;
 extern const unsigned long moorage_FICLONE;
 
 int moorage_renameat2(int old_dir, const char *_Nonnull old_path, int new_dir, const char *_Nonnull new_path,

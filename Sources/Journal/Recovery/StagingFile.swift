@@ -2,7 +2,6 @@
 // Copyright the Moorage authors
 
 internal import Base
-internal import CShims
 internal import Glibc
 internal import Platform
 
@@ -27,42 +26,18 @@ struct StagingFile {
         guard !strays.isEmpty || length > content.size else { return }
         let file = try FileDescriptor.open(path, O_RDWR | O_NOFOLLOW)
         if length > content.size { try file.truncate(to: content.size) }
-        for range in strays { try Self.punch(file, range) }
+        for range in strays { try file.clear(range) }
         try file.synchronizeData()
-    }
-
-    private static func punch(_ file: borrowing FileDescriptor, _ range: ByteRange) throws(SystemError) {
-        let mode = moorage_FALLOC_FL_PUNCH_HOLE | moorage_FALLOC_FL_KEEP_SIZE
-        if moorage_fallocate(file.raw, mode, range.lower, range.count) == 0 { return }
-        guard errno == EOPNOTSUPP else { throw SystemError.last("fallocate") }
-        let zeros = [UInt8](repeating: 0, count: 65_536)
-        var position = range.lower
-        while position < range.upper {
-            let count = Int(min(Int64(zeros.count), range.upper - position))
-            do {
-                try zeros.withUnsafeBytes {
-                    try file.write(UnsafeRawBufferPointer(rebasing: $0[..<count]), at: position)
-                }
-            } catch let error as SystemError {
-                throw error
-            } catch {
-                throw SystemError.make(EIO, "pwrite")
-            }
-            position += Int64(count)
-        }
     }
 
     private static func dataRanges(_ file: borrowing FileDescriptor, _ length: Int64) throws(SystemError) -> ExtentSet {
         var extents = ExtentSet()
         var position: Int64 = 0
         while position < length {
-            let start = Int64(lseek(file.raw, Int(position), moorage_SEEK_DATA))
-            if start < 0 {
-                if errno == ENXIO { return extents }
-                throw SystemError.last("lseek")
+            guard let start = try file.next(.data, from: position) else { return extents }
+            guard let end = try file.next(.hole, from: start), end > start else {
+                throw SystemError.make(EIO, "lseek")
             }
-            let end = Int64(lseek(file.raw, Int(start), moorage_SEEK_HOLE))
-            guard end > start else { throw SystemError.last("lseek") }
             extents.insert(ByteRange(start, min(end, length)))
             position = end
         }
