@@ -37,12 +37,16 @@ package enum OptionName: String, Hashable, Sendable, CaseIterable {
     case serverModificationTime = "use_server_modtime"
     case kernelAge = "kernel_age"
     case readahead
+    case fsync
+    case close
     // Local state.
     case stateDirectory = "state_dir"
     case cacheDirectory = "cache_dir"
     case cacheSize = "cache_size"
     case cacheFree = "cache_free"
     case blockSize = "block_size"
+    case stagingLimit = "staging_limit"
+    case stagingWait = "staging_wait"
 }
 
 /// What a setting's text means.

@@ -15,10 +15,13 @@ package enum OptionDocumentation {
             "The mount",
             [
                 .readOnly, .noExecution, .allowOther, .uid, .gid, .umask, .metadataAge, .kernelAge,
-                .serverModificationTime, .readahead,
+                .serverModificationTime, .readahead, .fsync, .close,
             ]
         ),
-        ("Local state", [.stateDirectory, .cacheDirectory, .cacheSize, .cacheFree, .blockSize]),
+        (
+            "Local state",
+            [.stateDirectory, .cacheDirectory, .cacheSize, .cacheFree, .blockSize, .stagingLimit, .stagingWait]
+        ),
     ]
 
     /// One line a setting for `moorage mount --help`.

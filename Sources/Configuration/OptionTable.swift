@@ -12,9 +12,9 @@ extension OptionName {
         case .uploadProtocol, .partSize, .quietPeriod, .lateRequests, .parallelFiles, .parallelParts:
             uploadDefinition
         case .readOnly, .noExecution, .allowOther, .uid, .gid, .umask, .metadataAge, .kernelAge,
-            .serverModificationTime, .readahead:
+            .serverModificationTime, .readahead, .fsync, .close:
             mountDefinition
-        case .stateDirectory, .cacheDirectory, .cacheSize, .cacheFree, .blockSize:
+        case .stateDirectory, .cacheDirectory, .cacheSize, .cacheFree, .blockSize, .stagingLimit, .stagingWait:
             storageDefinition
         }
     }
@@ -163,6 +163,22 @@ extension OptionName {
                 "SIZE",
                 "How far ahead of a reader to fetch at most; with 0 only the blocks that are read."
             )
+        case .fsync:
+            row(
+                .choice(["local", "remote"]),
+                .policy,
+                "local",
+                "WHERE",
+                "What fsync waits for: that it is safe on the local disk, or that it is at the remote."
+            )
+        case .close:
+            row(
+                .choice(["local", "remote"]),
+                .policy,
+                "local",
+                "WHERE",
+                "What the last writer's close waits for: that the content is kept here, or that it is at the remote."
+            )
         default:
             row(.seconds(0...3600), .policy, "1s", "TIME", "How long the kernel may keep names and attributes.")
         }
@@ -178,6 +194,16 @@ extension OptionName {
             row(.bytes(0...1 << 50), .policy, "10G", "SIZE", "How much the cache of a volume may take.")
         case .cacheFree:
             row(.bytes(0...1 << 50), .policy, "1G", "SIZE", "How much of the disk the cache leaves free.")
+        case .stagingLimit:
+            row(
+                .bytes(16 << 20...1 << 50),
+                .policy,
+                nil,
+                "SIZE",
+                "How much content that is not sent may take here before writers wait. Default: what the disk has."
+            )
+        case .stagingWait:
+            row(.seconds(0...86_400), .policy, "60s", "TIME", "How long they wait for uploads before they get ENOSPC.")
         default:
             row(.bytes(4 << 10...16 << 20), .volume, "32K", "SIZE", "The unit of caching, a power of two.")
         }

@@ -16,10 +16,12 @@ package final class FlusherLink: Sendable {
     private static let gathering = 0.1
 
     private let launcher: FlusherLauncher
-    private let volume: String
+    let volume: String
     private let credentials: HandedCredentials?
     private let onEvent: @Sendable (ControlEvent) -> Void
     private let state = Monitor(State())
+    /// How many callers of ``settle(_:)`` have a connection of their own.
+    let settling = Monitor(0)
     /// The connection that is being read, so that closing wakes its thread.
     private let reading = Monitor<ControlClient?>(nil)
 
@@ -124,7 +126,7 @@ package final class FlusherLink: Sendable {
         return try connect()
     }
 
-    private func connect() throws(ControlError) -> ControlClient {
+    func connect() throws(ControlError) -> ControlClient {
         let client = try launcher.connect(program: "mount")
         if let credentials { _ = try client.call(.credentials(volume: volume, credentials: credentials)) }
         return client

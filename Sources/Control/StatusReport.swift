@@ -120,10 +120,21 @@ package struct VolumeReport: Codable, Sendable, Hashable {
         }
     }
 
+    /// What content that is not sent yet takes on the disk.
+    package struct Staging: Codable, Sendable, Hashable {
+        package var bytes: Int64
+
+        package init(bytes: Int64) {
+            self.bytes = bytes
+        }
+    }
+
     package var id: String
     package var remote: String
     package var mountpoint: String?
     package var pending: Pending
+    /// Nil from a flusher that does not tell.
+    package var staging: Staging?
     package var uploading: Uploading
     /// Conflict copies made and not yet dismissed.
     package var conflicts: Int
@@ -140,6 +151,7 @@ package struct VolumeReport: Codable, Sendable, Hashable {
         remote: String,
         mountpoint: String?,
         pending: Pending,
+        staging: Staging? = nil,
         uploading: Uploading,
         conflicts: Int,
         attention: Int = 0,
@@ -151,6 +163,7 @@ package struct VolumeReport: Codable, Sendable, Hashable {
         self.remote = remote
         self.mountpoint = mountpoint
         self.pending = pending
+        self.staging = staging
         self.uploading = uploading
         self.conflicts = conflicts
         self.attention = attention
@@ -165,6 +178,7 @@ package struct VolumeReport: Codable, Sendable, Hashable {
         try container.encode(remote, forKey: .remote)
         try container.encode(mountpoint, forKey: .mountpoint)
         try container.encode(pending, forKey: .pending)
+        try container.encode(staging, forKey: .staging)
         try container.encode(uploading, forKey: .uploading)
         try container.encode(conflicts, forKey: .conflicts)
         try container.encode(attention, forKey: .attention)

@@ -38,6 +38,8 @@ package enum FileError: Error, Hashable, Sendable, CustomStringConvertible {
     case unknown
     /// An earlier write or sync of this file failed; the data cannot be trusted.
     case writeFailed
+    /// What had to be at the remote did not get there, for this reason.
+    case notSent(String)
     case remote(StoreError)
     case journal(DatabaseError)
     case system(SystemError)
@@ -50,6 +52,7 @@ package enum FileError: Error, Hashable, Sendable, CustomStringConvertible {
         case .stale: "the object changed at the remote"
         case .unreachable: "the remote does not answer and this is not known locally"
         case .unknown: "what the remote has here was forgotten; try again"
+        case .notSent(let reason): "not sent: \(reason)"
         case .writeFailed: "an earlier write to this file failed"
         case .noEntry: "no such file or folder"
         case .exists: "the name exists"
@@ -89,7 +92,7 @@ extension FileError {
 
 extension FileError {
     /// Nobody is left who would take what the remote was waited for.
-    static let interrupted = FileError.remote(StoreError(.cancelled, "interrupted"))
+    package static let interrupted = FileError.remote(StoreError(.cancelled, "interrupted"))
 
     /// Whether the wait for the remote was given up, see ``Interruption``.
     package var isInterrupted: Bool {

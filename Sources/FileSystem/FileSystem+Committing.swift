@@ -109,7 +109,7 @@ extension FileSystem {
         }
     }
 
-    /// Makes what was written to a file survive power loss (fsync(2)).
+    /// Makes what was written to a file survive power loss (fsync(2)), and waits for the remote when that is asked for.
     ///
     /// What failed once fails for ever for this content, whichever handle asks, also after the next mount.
     package func synchronize(_ handle: FileHandle) throws(FileError) {
@@ -134,6 +134,7 @@ extension FileSystem {
                 throw error
             }
         }
+        if options.syncsToRemote { try awaitArrival(of: inode, sealing: true) }
     }
 
     /// What the journal is to be told of a file that is synced now.
@@ -192,12 +193,15 @@ extension FileSystem {
         }
     }
 
-    /// Makes every change of names so far survive power loss (fsync(2) of a folder).
-    package func synchronizeNames() throws(FileError) {
+    /// Makes every change of names so far survive power loss (fsync(2) of a folder); waits for the remote, with regard
+    /// to what is in the folder, when that is asked for.
+    package func synchronizeNames(_ handle: DirectoryHandle) throws(FileError) {
         try translating {
             try journal.noteNewNames()
             // A closed file is there after power loss when its content is.
             _ = try committer.synchronizeAll()
         }
+        guard options.syncsToRemote, let path = table.path(of: handle.inode.number) else { return }
+        try send(path)
     }
 }

@@ -37,10 +37,16 @@ extension FileSystem {
     package func flush(_ handle: FileHandle) throws(FileError) {
         guard handle.isWritable else { return }
         let hasSealed = try recordContent(of: handle.inode, sealing: false, closingWriter: true)
-        guard hasSealed else { return }
-        flushed.note(handle.inode)
-        // Of the commit it has heard, perhaps before there was anything to look for.
-        committer.changed()
+        defer {
+            if hasSealed {
+                // Not before it arrived: until then its handle is on the way and nobody is to open it again.
+                flushed.note(handle.inode)
+                // Of the commit it has heard, perhaps before there was anything to look for.
+                committer.changed()
+            }
+        }
+        let isLast = handle.inode.state.withLock { $0.writers <= 1 }
+        if options.closesToRemote, isLast { try awaitArrival(of: handle.inode, sealing: false) }
     }
 
     /// The last close of a handle.

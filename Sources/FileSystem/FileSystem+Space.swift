@@ -33,7 +33,10 @@ extension FileSystem {
     package func change(_ handle: FileHandle, _ range: ByteRange, _ change: SpaceChange) throws(FileError) {
         guard handle.isWritable else { throw .badHandle }
         guard range.upper <= Self.maximumSize || change == .punchHole else { throw .tooLarge }
-        if change != .punchHole { try reserve.claim(range.count) }
+        if change != .punchHole {
+            try stagingBound?.claim(range.count)
+            try reserve.claim(range.count)
+        }
         let inode = handle.inode
         let staging = try beginWrite(inode)
         let size = inode.state.withLock { $0.content.map.size }

@@ -15,13 +15,17 @@ extension FileSystem {
 
     /// Writes at an offset: `copy` puts the bytes of `range` into the file whose descriptor it gets and returns how
     /// many it wrote, or a negative errno.
+    ///
+    /// `isWriteback`: the kernel took the bytes from a mapping's program long ago, so they do not wait for room.
     package func write(
         _ handle: FileHandle,
         _ range: ByteRange,
+        isWriteback: Bool = false,
         _ copy: (Int32) -> Int
     ) throws(FileError) -> Int {
         guard handle.isWritable else { throw .badHandle }
         guard range.upper <= Self.maximumSize else { throw .tooLarge }
+        if !isWriteback { try stagingBound?.claim(range.count) }
         try reserve.claim(range.count)
         let inode = handle.inode
         let staging = try beginWrite(inode)

@@ -32,6 +32,9 @@ package final class FileSystem: Sendable {
     let onChange: @Sendable () -> Void
     /// What the flusher says about a path's upload, for the extended attributes.
     let uploadState: @Sendable (ObjectKey) -> UploadState?
+    /// Has what is complete at or below a path sent now, and waits until it is at the remote.
+    let send: @Sendable (ObjectKey) throws(FileError) -> Void
+    let stagingBound: StagingBound?
 
     package init(
         options: FileSystemOptions,
@@ -41,7 +44,8 @@ package final class FileSystem: Sendable {
         cache: BlockCache,
         pins: PinStore,
         onChange: @escaping @Sendable () -> Void,
-        uploadState: @escaping @Sendable (ObjectKey) -> UploadState? = { _ in nil }
+        uploadState: @escaping @Sendable (ObjectKey) -> UploadState? = { _ in nil },
+        send: @escaping @Sendable (ObjectKey) throws(FileError) -> Void = { _ in }
     ) {
         self.options = options
         self.journal = journal
@@ -54,6 +58,15 @@ package final class FileSystem: Sendable {
             onChange()
         }
         self.uploadState = uploadState
+        self.send = send
+        stagingBound = options.stagingLimit.map { limit in
+            StagingBound(limit: limit, patience: options.stagingWait, directory: journal.directory + "/staging") {
+                committer.reclaim(everything: true)
+                // What is closed has to be safe here before it is sent.
+                committer.changed()
+                onChange()
+            }
+        }
         self.pins = pins
         view = RemoteView(
             remote: remote,

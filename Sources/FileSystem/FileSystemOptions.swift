@@ -17,6 +17,14 @@ package struct FileSystemOptions: Hashable, Sendable {
     package var usesServerModificationTime: Bool
     /// The most bytes of a path: less than a key may have, by the prefix of the volume and the slash of a folder's key.
     package var longestPath: Int
+    /// Whether fsync(2) returns only when what it is for is at the remote.
+    package var syncsToRemote: Bool
+    /// Whether the last writer's close(2) returns only when the content is at the remote.
+    package var closesToRemote: Bool
+    /// How many bytes local content may take before writers wait for uploads; nil: what the disk has.
+    package var stagingLimit: Int64?
+    /// How long they wait before they get ENOSPC, in seconds.
+    package var stagingWait: Double
 
     package init(
         isReadOnly: Bool = false,
@@ -26,7 +34,11 @@ package struct FileSystemOptions: Hashable, Sendable {
         metadataAge: Double = 10,
         kernelAge: Double = 1,
         usesServerModificationTime: Bool = false,
-        longestPath: Int = 1_023
+        longestPath: Int = 1_023,
+        syncsToRemote: Bool = false,
+        closesToRemote: Bool = false,
+        stagingLimit: Int64? = nil,
+        stagingWait: Double = 60
     ) {
         self.isReadOnly = isReadOnly
         self.uid = uid
@@ -36,5 +48,9 @@ package struct FileSystemOptions: Hashable, Sendable {
         self.kernelAge = kernelAge
         self.usesServerModificationTime = usesServerModificationTime
         self.longestPath = longestPath
+        self.syncsToRemote = syncsToRemote
+        self.closesToRemote = closesToRemote
+        self.stagingLimit = stagingLimit
+        self.stagingWait = stagingWait
     }
 }

@@ -31,7 +31,7 @@ extension FileError {
         case .tooLarge: EFBIG
         case .badHandle: EBADF
         case .stale: ESTALE
-        case .unreachable, .unknown, .writeFailed: EIO
+        case .unreachable, .unknown, .writeFailed, .notSent: EIO
         case .remote(let error): Self.code(of: error.cause)
         case .journal(let error): Self.code(of: error.kind)
         case .system(let error): error.code

@@ -19,7 +19,7 @@ extension Operations {
         table.write_buf = { raw, _, buffer, offset, info in
             guard let request = Request(raw), let buffer else { return }
             guard let handle = handle(info, FileHandle.self) else { return request.fail(.badHandle) }
-            Operations.write(request, handle, buffer, Int64(offset))
+            Operations.write(request, handle, buffer, Int64(offset), isWriteback: info?.pointee.writepage == 1)
         }
         table.fallocate = { raw, _, mode, offset, length, info in
             guard let request = Request(raw) else { return }
@@ -78,13 +78,15 @@ extension Operations {
         _ request: Request,
         _ handle: FileHandle,
         _ buffer: UnsafeMutablePointer<fuse_bufvec>,
-        _ offset: Int64
+        _ offset: Int64,
+        isWriteback: Bool
     ) {
         do throws(FileError) {
-            let size = fuse_buf_size(buffer)
-            let written = try request.fileSystem.write(handle, ByteRange(offset: offset, count: Int64(size))) {
-                target in
-                moorage_fuse_buf_copy_to_fd(buffer, target, off_t(offset))
+            let range = ByteRange(offset: offset, count: Int64(fuse_buf_size(buffer)))
+            let written = try request.interruptible { () throws(FileError) in
+                try request.fileSystem.write(handle, range, isWriteback: isWriteback) { target in
+                    moorage_fuse_buf_copy_to_fd(buffer, target, off_t(offset))
+                }
             }
             _ = fuse_reply_write(request.raw, written)
         } catch {

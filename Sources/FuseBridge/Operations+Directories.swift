@@ -28,9 +28,12 @@ extension Operations {
             releaseHandle(info, DirectoryHandle.self)
             _ = fuse_reply_err(request.raw, 0)
         }
-        table.fsyncdir = { raw, _, _, _ in
+        table.fsyncdir = { raw, _, _, info in
             guard let request = Request(raw) else { return }
-            request.acknowledge { () throws(FileError) in try request.fileSystem.synchronizeNames() }
+            request.acknowledge { () throws(FileError) in
+                guard let handle = handle(info, DirectoryHandle.self) else { throw .badHandle }
+                try request.fileSystem.synchronizeNames(handle)
+            }
         }
         table.readdir = { raw, _, size, offset, info in
             guard let request = Request(raw) else { return }

@@ -54,7 +54,8 @@ struct MountProcess {
                 onChange: { link.wake() },
                 uploadState: { [launcher = instance.launcher, id = volume.id] path in
                     UploadState(of: path, in: id, launcher)
-                }
+                },
+                send: { path throws(FileError) in try link.send(path) }
             )
             let session = try MountSession(options: mountOptions(), fileSystem: fileSystem)
             try session.run { onReady(note) }
@@ -169,6 +170,10 @@ struct MountProcess {
         options.usesServerModificationTime = values.flag(.serverModificationTime) && volume.url == nil
         if !volume.prefix.isEmpty { options.longestPath -= volume.prefix.utf8.count + 1 }
         if let age = values.seconds(.kernelAge) { options.kernelAge = age }
+        options.syncsToRemote = values.text(.fsync) == "remote"
+        options.closesToRemote = values.text(.close) == "remote"
+        options.stagingLimit = values.number(.stagingLimit)
+        if let wait = values.seconds(.stagingWait) { options.stagingWait = wait }
         return options
     }
 
@@ -209,5 +214,20 @@ extension UploadState {
             progress: upload.size > 0 ? Double(upload.sent) / Double(upload.size) : 0,
             waiting: upload.waiting.map(\.reason).joined(separator: ",")
         )
+    }
+}
+
+extension FlusherLink {
+    /// Has what is complete at or below a path sent now and waits for it; ``FileError/notSent(_:)`` when it needs a person.
+    fileprivate func send(_ path: ObjectKey) throws(FileError) {
+        let left: [UploadReport]?
+        do throws(ControlError) {
+            left = try settle(path.string)
+        } catch {
+            throw .notSent("\(error)")
+        }
+        guard let left else { throw .interrupted }
+        guard let first = left.first else { return }
+        throw .notSent("\(first.path): \(first.error ?? first.state.rawValue); see moorage uploads")
     }
 }

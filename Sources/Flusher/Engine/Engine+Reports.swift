@@ -113,6 +113,7 @@ extension VolumeReport {
             remote: description.remote,
             mountpoint: isMounted ? description.mountpoint : nil,
             pending: Pending(files: 0, bytes: 0),
+            staging: Staging(bytes: Files.occupiedBytes(in: places.state + "/staging")),
             uploading: Uploading(files: 0, bytesDone: 0, bytesTotal: 0),
             conflicts: 0,
             cache: Cache(bytes: 0, limit: description.cacheSize, note: places.cacheNote, isMounted: isMounted)

@@ -86,3 +86,22 @@ extension FileDescriptor {
         }
     }
 }
+
+extension Files {
+    /// What the regular files of a folder take on the disk, in bytes; 0 when there is no such folder.
+    package static func occupiedBytes(in directory: String) -> Int64 {
+        guard let folder = opendir(directory) else { return 0 }
+        defer { closedir(folder) }
+        var sum: Int64 = 0
+        while let entry = readdir(folder) {
+            var status = stat()
+            let result = withUnsafePointer(to: &entry.pointee.d_name) { name in
+                name.withMemoryRebound(to: CChar.self, capacity: 256) {
+                    fstatat(dirfd(folder), $0, &status, AT_SYMLINK_NOFOLLOW)
+                }
+            }
+            if result == 0, status.st_mode & S_IFMT == S_IFREG { sum += Int64(status.st_blocks) * 512 }
+        }
+        return sum
+    }
+}

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the Moorage authors
+"""fsync=remote, close=remote and staging_limit: calls that wait for uploads."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from harness.trees import random_bytes
+
+MIB = 1 << 20
+
+
+def body(client, key):
+    """An object's content; None when there is none."""
+    try:
+        return client.get_object(Bucket="bucket", Key=key)["Body"].read()
+    except client.exceptions.NoSuchKey:
+        return None
+
+
+class Call:
+    """Something that blocks, in a thread of its own, and its outcome."""
+
+    def __init__(self, action):
+        self.outcome = None
+        self.thread = threading.Thread(target=self._run, args=(action,), daemon=True)
+        self.thread.start()
+
+    def _run(self, action):
+        try:
+            action()
+            self.outcome = "done"
+        except OSError as problem:
+            self.outcome = errno.errorcode[problem.errno]
+
+    def wait(self, timeout=60):
+        self.thread.join(timeout)
+        assert self.outcome, f"it did not end within {timeout} s"
+        return self.outcome
+
+
+def test_fsync_returns_when_the_content_is_at_the_remote(instance, client):
+    """The long quiet period shows that the wait is what has it sent."""
+    instance.configure(quiet_period="3600s")
+    mount = instance.mount("s3://bucket", None, "fsync=remote")
+    descriptor = os.open(mount / "a", os.O_RDWR | os.O_CREAT)
+    for text in (b"first", b"second, and longer", b"third"):
+        os.pwrite(descriptor, text, 0)
+        os.ftruncate(descriptor, len(text))
+        os.fsync(descriptor)
+        assert body(client, "a") == text
+        assert os.pread(descriptor, 100, 0) == text
+    os.pwrite(descriptor, b"T", 0)
+    os.fdatasync(descriptor)
+    assert body(client, "a") == b"Third"
+    os.pwrite(descriptor, b"last", 0)
+    os.close(descriptor)
+    assert body(client, "a") == b"Third"
+    instance.flush()
+    assert body(client, "a") == b"lastd"
+    synchronous = os.open(mount / "s", os.O_WRONLY | os.O_CREAT | os.O_DSYNC)
+    os.write(synchronous, b"at once")
+    assert body(client, "s") == b"at once"
+    os.close(synchronous)
+
+
+def test_fsync_of_a_folder_waits_for_what_is_in_it(instance, client):
+    instance.configure(quiet_period="3600s", fsync="remote")
+    mount = instance.mount("s3://bucket")
+    os.mkdir(mount / "d")
+    for name in ("d/a", "d/b", "other"):
+        with open(mount / name, "wb") as file:
+            file.write(name.encode())
+    folder = os.open(mount / "d", os.O_RDONLY | os.O_DIRECTORY)
+    os.fsync(folder)
+    os.close(folder)
+    assert [body(client, name) for name in ("d/a", "d/b", "other")] == [b"d/a", b"d/b", None]
+
+
+def test_close_returns_when_the_content_is_at_the_remote(instance, client):
+    instance.configure(quiet_period="3600s")
+    mount = instance.mount("s3://bucket", None, "close=remote")
+    data = random_bytes(1, 3 * MIB)
+    first, second = (os.open(mount / "a", os.O_WRONLY | os.O_CREAT) for _ in range(2))
+    os.pwrite(first, data, 0)
+    os.close(first)
+    # Another writer is left, whose close it is.
+    assert body(client, "a") is None
+    os.close(second)
+    assert body(client, "a") == data
+    with open(mount / "b", "wb") as file:
+        file.write(b"b")
+    assert body(client, "b") == b"b"
+    assert instance.pending_files() == 0
+
+
+@pytest.mark.parametrize("option", ("fsync=remote", "close=remote"))
+def test_a_wait_lasts_as_long_as_the_upload(option, instance, client, proxy):
+    mount = instance.mount("s3://bucket", None, option)
+    held = proxy.rule("hold", method="PUT", path="/bucket/a", times=1)
+    descriptor = os.open(mount / "a", os.O_WRONLY | os.O_CREAT)
+    os.write(descriptor, b"content")
+    call = Call(lambda: os.fsync(descriptor) if option.startswith("fsync") else os.close(descriptor))
+    held.wait()
+    # Longer than what a handle has to come back after its flush, and than a quiet period.
+    call.thread.join(1.5)
+    assert call.outcome is None
+    held.release()
+    assert call.wait() == "done"
+    assert body(client, "a") == b"content"
+
+
+def test_a_wait_outlives_a_flusher_that_is_killed(instance, client, proxy):
+    mount = instance.mount("s3://bucket", None, "fsync=remote")
+    held = proxy.rule("hold", method="PUT", path="/bucket/a", times=1)
+    with open(mount / "a", "wb", buffering=0) as file:
+        file.write(b"content")
+        call = Call(lambda: os.fsync(file.fileno()))
+        held.wait()
+        instance.kill_flusher()
+        held.release()
+        assert call.wait() == "done"
+        assert body(client, "a") == b"content"
+
+
+WRITER = "import os, sys; f = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT); os.write(f, b'x'); os.fsync(f)"
+
+
+def test_who_waits_can_be_killed_and_nothing_is_lost(instance, client, proxy):
+    mount = instance.mount("s3://bucket", None, "fsync=remote")
+    held = proxy.rule("hold", method="PUT", path="/bucket/a", times=1)
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, mount / "a"])
+    held.wait()
+    writer.send_signal(signal.SIGKILL)
+    assert writer.wait(20) == -signal.SIGKILL
+    held.release()
+    instance.flush()
+    assert body(client, "a") == b"x"
+
+
+@pytest.mark.parametrize("option", ("fsync=remote", "close=remote"))
+def test_what_needs_a_person_is_an_error(option, instance, client, proxy):
+    mount = instance.mount("s3://bucket", None, option)
+    text = "<Error><Code>InvalidRequest</Code><Message>no</Message></Error>"
+    refusal = proxy.rule("respond", times="all", method="PUT", path="/bucket/a", status=400, body=text)
+    descriptor = os.open(mount / "a", os.O_WRONLY | os.O_CREAT)
+    os.write(descriptor, b"content")
+    if option.startswith("fsync"):
+        assert Call(lambda: os.fsync(descriptor)).wait() == "EIO"
+        os.close(descriptor)
+    else:
+        assert Call(lambda: os.close(descriptor)).wait() == "EIO"
+    refusal.remove()
+    assert body(client, "a") is None
+    with open(mount / "a", "rb") as file:
+        assert file.read() == b"content"
+    instance.run("uploads", "retry", mount / "a")
+    instance.flush()
+    assert body(client, "a") == b"content"
+
+
+@pytest.mark.parametrize("option", ("fsync=remote", "close=remote"))
+def test_a_conflict_is_an_error_and_both_are_kept(option, instance, client):
+    client.put_object(Bucket="bucket", Key="a", Body=b"old")
+    mount = instance.mount("s3://bucket", None, option)
+    descriptor = os.open(mount / "a", os.O_RDWR)
+    os.pwrite(descriptor, b"our", 0)
+    client.put_object(Bucket="bucket", Key="a", Body=b"their")
+    if option.startswith("fsync"):
+        assert Call(lambda: os.fsync(descriptor)).wait() == "EIO"
+        os.close(descriptor)
+    else:
+        assert Call(lambda: os.close(descriptor)).wait() == "EIO"
+    instance.flush()
+    keys = [item["Key"] for item in client.list_objects_v2(Bucket="bucket")["Contents"]]
+    assert len(keys) == 2 and body(client, "a") == b"their"
+    assert body(client, next(key for key in keys if key != "a")) == b"our"
+
+
+def test_a_mount_ends_though_somebody_waits(instance, client, proxy):
+    mount = instance.mount("s3://bucket", None, "fsync=remote")
+    held = proxy.rule("hold", method="PUT", path="/bucket/a", times=1)
+    descriptor = os.open(mount / "a", os.O_WRONLY | os.O_CREAT)
+    os.write(descriptor, b"x")
+    call = Call(lambda: os.fsync(descriptor))
+    held.wait()
+    os.kill(mount.pid, signal.SIGTERM)
+    assert call.wait() in ("ENOTCONN", "ECONNABORTED", "EIO")
+    held.release()
+    try:
+        os.close(descriptor)
+    except OSError as problem:
+        assert problem.errno in (errno.ENOTCONN, errno.ECONNABORTED)
+    mount = mount.mount_again()
+    instance.flush()
+    assert body(client, "a") == b"x"
+
+
+def staged(instance):
+    """What the staging files of an instance take on the disk."""
+    sizes = []
+    for base, _, files in os.walk(instance.directory("state")):
+        if os.path.basename(base) == "staging":
+            for name in files:
+                try:
+                    sizes.append(os.stat(os.path.join(base, name)).st_blocks * 512)
+                except FileNotFoundError:
+                    pass
+    return sum(sizes)
+
+
+def test_writers_wait_for_uploads_at_the_staging_limit(instance, client):
+    mount = instance.mount("s3://bucket", None, "staging_limit=16M", "staging_wait=100s")
+    data, most = random_bytes(2, 4 * MIB), 0
+    for number in range(12):
+        with open(mount / f"f{number}", "wb") as file:
+            file.write(data)
+        most = max(most, staged(instance))
+    assert 8 * MIB < most <= 17 * MIB
+    instance.flush()
+    for number in range(12):
+        assert body(client, f"f{number}") == data
+
+
+def test_at_the_staging_limit_writers_get_an_error_in_the_end_and_nothing_is_lost(instance, client, proxy):
+    mount = instance.mount("s3://bucket", None, "staging_limit=16M", "staging_wait=0.5s")
+    # What the folder holds must be known before the network goes away.
+    assert os.listdir(mount.path) == []
+    proxy.offline()
+    data = random_bytes(3, MIB)
+    outcomes = []
+    for number in range(18):
+        with open(mount / f"f{number}", "wb", buffering=0) as file:
+            try:
+                outcomes.append(file.write(data))
+            except OSError as problem:
+                outcomes.append(errno.errorcode[problem.errno])
+    whole = [number for number, outcome in enumerate(outcomes) if outcome == MIB]
+    assert whole == list(range(len(whole))) and len(whole) >= 12
+    assert set(outcomes[len(whole):]) == {"ENOSPC"}
+    assert instance.status()["volumes"][0]["staging"]["bytes"] == staged(instance) >= len(whole) * MIB
+    # What is written over and holes need no room.
+    descriptor = os.open(mount / "f0", os.O_WRONLY)
+    os.ftruncate(descriptor, 0)
+    os.close(descriptor)
+    proxy.online()
+    instance.flush()
+    for number in whole[1:]:
+        assert body(client, f"f{number}") == data
+    with open(mount / "f0", "wb") as file:
+        file.write(data)
+    instance.flush()
+    assert body(client, "f0") == data
