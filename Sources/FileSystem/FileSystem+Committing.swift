@@ -201,7 +201,7 @@ extension FileSystem {
             // A closed file is there after power loss when its content is.
             _ = try committer.synchronizeAll()
         }
-        guard options.syncsToRemote, let path = table.path(of: handle.inode.number) else { return }
+        guard options.syncsToRemote, !options.isReadOnly, let path = table.path(of: handle.inode.number) else { return }
         try send(path)
     }
 }
