@@ -7,6 +7,7 @@ internal import Control
 internal import Database
 internal import Flusher
 internal import Journal
+internal import Platform
 
 /// What the files of a volume say when no flusher runs to ask.
 enum JournalReader {
@@ -19,6 +20,7 @@ enum JournalReader {
             remote: volume.remote,
             mountpoint: mountpoint,
             pending: VolumeReport.Pending(files: 0, bytes: 0),
+            staging: VolumeReport.Staging(bytes: Files.occupiedBytes(in: places.state + "/staging")),
             uploading: VolumeReport.Uploading(files: 0, bytesDone: 0, bytesTotal: 0),
             conflicts: 0,
             cache: VolumeReport.Cache(

@@ -53,7 +53,7 @@ import Testing
 
     @Test func noReadsWhateverMakeAPlanOutsideTheObject() {
         let seed = UInt64.random(in: 0 ... .max)
-        var random = Numbers(state: seed)
+        var random = SeededGenerator(seed)
         for _ in 0..<300 {
             var planner = ReadPlanner()
             let size = Int64.random(in: 1...256 << 20, using: &random)
@@ -181,18 +181,5 @@ import Testing
             asked = max(asked, end(plan))
             #expect(asked - range.upper <= 1 << 20)
         }
-    }
-}
-
-/// SplitMix64: the same numbers for the same seed.
-private struct Numbers: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var value = state
-        value = (value ^ (value >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        value = (value ^ (value >> 27)) &* 0x94D0_49BB_1331_11EB
-        return value ^ (value >> 31)
     }
 }

@@ -245,6 +245,13 @@ def test_at_the_staging_limit_writers_get_an_error_in_the_end_and_nothing_is_los
     assert whole == list(range(len(whole))) and len(whole) >= 12
     assert set(outcomes[len(whole):]) == {"ENOSPC"}
     assert instance.status()["volumes"][0]["staging"]["bytes"] == staged(instance) >= len(whole) * MIB
+    # Without a flusher that could tell it is looked at.
+    mount.unmount()
+    instance.kill_flusher()
+    status = instance.status()
+    assert not status["flusher"]["running"]
+    assert status["volumes"][0]["staging"]["bytes"] == staged(instance) >= len(whole) * MIB
+    mount = mount.mount_again()
     # What is written over and holes need no room.
     descriptor = os.open(mount / "f0", os.O_WRONLY)
     os.ftruncate(descriptor, 0)

@@ -3,14 +3,12 @@
 """A bucket of any number of objects that are not stored anywhere: its listings are made up when they are asked for."""
 
 import hashlib
-import http.server
-import threading
 import urllib.parse
 
-HEAD = '<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+from .made_up_bucket import HEAD, Answering, MadeUpBucket
 
 
-class GeneratedBucket:
+class GeneratedBucket(MadeUpBucket):
     """`folders` folders `d00000/`, ... of `objects` empty objects each; nothing can be changed.
 
     With `metadata` listings carry it for who asks, as MinIO's do.
@@ -21,44 +19,19 @@ class GeneratedBucket:
         self.objects = objects
         self.metadata = metadata
         self.requests = {"GET": 0, "HEAD": 0}
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self.server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
-        self.thread.start()
-
-    def stop(self):
-        self.server.shutdown()
-        self.server.server_close()
+        super().__init__(self._handler())
 
     def _handler(bucket):
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            # Answers go out at once.
-            wbufsize = 1 << 20
-            disable_nagle_algorithm = True
-
-            def log_message(self, *_):
-                pass
-
+        class Handler(Answering):
             def do_HEAD(self):
                 bucket.requests["HEAD"] += 1
                 path = urllib.parse.urlsplit(self.path).path.removeprefix("/bucket/")
-                self._answer(*((200, b"", [("ETag", tag(path))]) if path[-1:].isdigit() else (404, b"", [])))
+                self.answer(*((200, b"", [("ETag", tag(path))]) if path[-1:].isdigit() else (404, b"", [])))
 
             def do_GET(self):
                 bucket.requests["GET"] += 1
                 query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query, keep_blank_values=True))
-                self._answer(200, bucket.page(query).encode(), [("Content-Type", "application/xml")])
-
-            def _answer(self, status, body, fields):
-                self.send_response(status)
-                for name, value in fields:
-                    self.send_header(name, value)
-                self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                self.answer(200, bucket.page(query).encode(), [("Content-Type", "application/xml")])
 
         return Handler
 

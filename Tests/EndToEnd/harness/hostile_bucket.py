@@ -3,37 +3,21 @@
 """A bucket that holds keys which no folder on a disk can hold: a server of its own, read-only but for DELETE and PUT."""
 
 import hashlib
-import http.server
-import threading
 import urllib.parse
 
-HEAD = '<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+from .made_up_bucket import HEAD, Answering, MadeUpBucket
 
 
-class HostileBucket:
+class HostileBucket(MadeUpBucket):
     """Objects by their keys, both bytes. Listings come in pages of `page` names, in the order of bytes as S3's do."""
 
     def __init__(self, objects, page=1000):
         self.objects = dict(objects)
         self.page = page
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self.server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
-        self.thread.start()
-
-    def stop(self):
-        self.server.shutdown()
-        self.server.server_close()
+        super().__init__(self._handler())
 
     def _handler(bucket):
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-
-            def log_message(self, *_):
-                pass
-
+        class Handler(Answering):
             def _key(self):
                 path = urllib.parse.urlsplit(self.path).path
                 return urllib.parse.unquote_to_bytes(path).removeprefix(b"/bucket").removeprefix(b"/")
@@ -41,9 +25,9 @@ class HostileBucket:
             def do_GET(self):
                 query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query, keep_blank_values=True))
                 if "list-type" in query:
-                    return self._answer(200, bucket.listing(self._raw_query()), [("Content-Type", "application/xml")])
+                    return self.answer(200, bucket.listing(self._raw_query()), [("Content-Type", "application/xml")])
                 if "uploads" in query:
-                    return self._answer(200, b"<ListMultipartUploadsResult></ListMultipartUploadsResult>", [])
+                    return self.answer(200, b"<ListMultipartUploadsResult></ListMultipartUploadsResult>", [])
                 self._object()
 
             def do_HEAD(self):
@@ -52,11 +36,11 @@ class HostileBucket:
             def do_PUT(self):
                 key = self._key()
                 bucket.objects[key] = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-                self._answer(200, b"", [("ETag", tag(key, bucket.objects[key]))])
+                self.answer(200, b"", [("ETag", tag(key, bucket.objects[key]))])
 
             def do_DELETE(self):
                 bucket.objects.pop(self._key(), None)
-                self._answer(204, b"", [])
+                self.answer(204, b"", [])
 
             def _raw_query(self):
                 parts = (part.partition("=") for part in urllib.parse.urlsplit(self.path).query.split("&"))
@@ -66,25 +50,15 @@ class HostileBucket:
                 key = self._key()
                 body = bucket.objects.get(key)
                 if body is None:
-                    return self._answer(404, b"", [])
+                    return self.answer(404, b"", [])
                 fields = [("ETag", tag(key, body)), ("Accept-Ranges", "bytes")]
                 span = self.headers.get("Range", "")
                 if not span.startswith("bytes=") or not body:
-                    return self._answer(200, body, fields)
+                    return self.answer(200, body, fields)
                 first, _, last = span.removeprefix("bytes=").partition("-")
                 part = body[int(first) : int(last) + 1 if last else None]
                 end = int(first) + len(part) - 1
-                self._answer(206, part, [*fields, ("Content-Range", f"bytes {first}-{end}/{len(body)}")])
-
-            def _answer(self, status, body, fields):
-                self.send_response(status)
-                for name, value in fields:
-                    self.send_header(name, value)
-                self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(body)
+                self.answer(206, part, [*fields, ("Content-Range", f"bytes {first}-{end}/{len(body)}")])
 
         return Handler
 
