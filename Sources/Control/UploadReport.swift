@@ -63,6 +63,8 @@ package struct UploadReport: Codable, Sendable, Hashable {
     package var size: Int64
     /// How many of them the remote acknowledged, or took in so far.
     package var sent: Int64
+    /// How many bytes the server copies from what it has, counted in ``sent`` too; a flusher of before does not tell.
+    package var copied: Int64?
     package var state: State
     package var waiting: [Waiting]
     package var uploadProtocol: String?
@@ -79,6 +81,7 @@ package struct UploadReport: Codable, Sendable, Hashable {
         kind: Kind,
         size: Int64,
         sent: Int64,
+        copied: Int64 = 0,
         state: State,
         waiting: [Waiting],
         uploadProtocol: String?,
@@ -93,6 +96,7 @@ package struct UploadReport: Codable, Sendable, Hashable {
         self.kind = kind
         self.size = size
         self.sent = sent
+        self.copied = copied
         self.state = state
         self.waiting = waiting
         self.uploadProtocol = uploadProtocol
@@ -109,6 +113,7 @@ package struct UploadReport: Codable, Sendable, Hashable {
         case kind
         case size
         case sent
+        case copied
         case state
         case waiting
         case uploadProtocol = "protocol"
@@ -126,6 +131,7 @@ package struct UploadReport: Codable, Sendable, Hashable {
         try container.encode(kind, forKey: .kind)
         try container.encode(size, forKey: .size)
         try container.encode(sent, forKey: .sent)
+        try container.encode(copied ?? 0, forKey: .copied)
         try container.encode(state, forKey: .state)
         try container.encode(waiting, forKey: .waiting)
         try container.encode(uploadProtocol, forKey: .uploadProtocol)

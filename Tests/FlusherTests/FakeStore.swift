@@ -45,6 +45,7 @@ final class FakeStore: ObjectStore {
         var faults = 0
         var isOffline = false
         var speaksResumable = false
+        var copiesParts = false
         var bodyBytes: Int64 = 0
         var requests: [String: Int] = [:]
         var nextID = 0
@@ -340,7 +341,20 @@ final class FakeStore: ObjectStore {
         source: ObjectKey,
         sourceVersion: ObjectVersion,
         range: ByteRange
-    ) throws(StoreError) -> String { throw StoreError(.unsupported, "501", status: 501) }
+    ) throws(StoreError) -> String {
+        guard state.withLock({ $0.copiesParts }) else { throw StoreError(.unsupported, "501", status: 501) }
+        return try request("copyPart", key) { (state) throws(StoreError) in
+            guard let object = state.objects[source], object.version.isSame(as: sourceVersion) else {
+                throw StoreError(.preconditionFailed, "PreconditionFailed", status: 412)
+            }
+            guard state.uploads[uploadID] != nil else {
+                throw StoreError(.noSuchUpload, "NoSuchUpload", status: 404)
+            }
+            let bytes = Array(object.bytes[Int(range.lower)..<Int(range.upper)])
+            state.uploads[uploadID]?.parts[number] = bytes
+            return "\"" + md5Hex(bytes) + "\""
+        }
+    }
 
     func listParts(_ key: ObjectKey, uploadID: String) throws(StoreError) -> [UploadedPart] {
         try request("parts", key) { (state) throws(StoreError) in

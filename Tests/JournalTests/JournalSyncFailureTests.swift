@@ -175,7 +175,10 @@ import Testing
     // MARK: older databases
 
     private static let older =
-        "ALTER TABLE generation DROP COLUMN doubt; ALTER TABLE node DROP COLUMN device; PRAGMA user_version = 3"
+        """
+        ALTER TABLE generation DROP COLUMN doubt; ALTER TABLE node DROP COLUMN device;
+        ALTER TABLE transfer DROP COLUMN composition; PRAGMA user_version = 3
+        """
 
     @Test func aJournalOfAnOlderVersionIsBroughtUpToDate() throws {
         try fixture.save("a")

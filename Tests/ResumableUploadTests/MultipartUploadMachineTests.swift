@@ -19,6 +19,13 @@ struct MultipartRun {
     var parallelism = 3
     /// The tag of a completed object is the MD5 of its content, as rclone's is.
     var givesTagsOfWholes = false
+    /// What of the content the server copies from what it has.
+    var composition: PartComposition?
+    /// Copies are taken for something else: what is stored is not what was to be copied.
+    var copiesWrongly = false
+    /// The source of copies changed, in percent of them.
+    var changePercent = 0
+    private(set) var copies = 0
 
     var target: [UInt8]?
     var targetTag = ""
@@ -48,6 +55,7 @@ struct MultipartRun {
             intent: UploadIntent(size: Int64(content.count), base: base),
             state: journal,
             partSize: partSize,
+            composition: composition,
             parallelism: parallelism,
             md5: fakeDigest
         )
@@ -65,7 +73,10 @@ struct MultipartRun {
                 open = current.start()
             }
             let running = open.count {
-                if case .uploadPart = $0 { true } else { false }
+                switch $0 {
+                case .uploadPart, .copyPart: true
+                default: false
+                }
             }
             mostRunning = max(mostRunning, running)
             let action = open.remove(at: Int.random(in: 0..<open.count, using: &generator))
@@ -105,6 +116,7 @@ struct MultipartRun {
             )
         case .digest(let number, let range): return .digested(number: number, md5: fakeDigest(bytes(range)))
         case .uploadPart(let id, let number, let range): return upload(id, number, range, isLost, happens)
+        case .copyPart(let id, let number, let range): return copy(id, number, range, isLost, happens)
         case .complete(let id, let parts): return complete(id, parts, isLost, happens)
         case .verifyTarget: return isLost ? lost : .target(found, wholeTag: hexadecimal(fakeDigest(content)))
         case .abort(let id):
@@ -134,6 +146,24 @@ struct MultipartRun {
             return .partFailed(number: number, .unreachable, retryAfter: nil)
         }
         return .partUploaded(number: number, md5: fakeDigest(bytes(range)), entityTag: tag(bytes(range)))
+    }
+
+    private mutating func copy(
+        _ id: String,
+        _ number: Int,
+        _ range: ByteRange,
+        _ isLost: Bool,
+        _ happens: Bool
+    ) -> Machine.Event {
+        copies += 1
+        guard uploads[id] != nil else { return .partFailed(number: number, .noSuchUpload, retryAfter: nil) }
+        if generator.chance(changePercent) {
+            return .partFailed(number: number, .preconditionFailed, retryAfter: nil)
+        }
+        let part = copiesWrongly ? content : bytes(range)
+        if happens { uploads[id]?[number] = part }
+        if isLost { return .partFailed(number: number, .unreachable, retryAfter: nil) }
+        return .partCopied(number: number, md5: fakeDigest(part), entityTag: tag(part))
     }
 
     private mutating func complete(

@@ -46,6 +46,9 @@ enum UploadText {
         lines.append(
             "  \(humanBytes(upload.sent)) of \(humanBytes(upload.size)) sent by \(upload.uploadProtocol ?? "no protocol yet")"
         )
+        if let copied = upload.copied, copied > 0 {
+            lines.append("  \(humanBytes(copied)) of it copied by the server from what it has")
+        }
         for waiting in upload.waiting {
             var text = "  waiting since \(waiting.since): \(waiting.reason)"
             if let until = waiting.until { text += ", until \(until)" }

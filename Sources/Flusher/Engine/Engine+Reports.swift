@@ -150,6 +150,7 @@ extension UploadReport {
             kind: Self.kind(of: node),
             size: node.size,
             sent: transfer?.acknowledged ?? 0,
+            copied: transfer?.copiedBytes ?? 0,
             state: schedule.attention != nil ? .attention : schedule.isPaused ? .paused : .queued,
             waiting: [],
             uploadProtocol: transfer?.method.name,

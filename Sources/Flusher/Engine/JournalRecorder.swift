@@ -14,6 +14,8 @@ struct JournalRecorder: TransferRecorder {
     let session: VolumeSession
     let transfer: TransferID
     let method: TransferProtocol
+    /// What the server copies of a multipart upload, as ``PartComposition/encoded``.
+    var composition: [UInt8]?
 
     func beginning(at time: Timestamp) throws(StoreError) {
         try write { (journal) throws(JournalError) in try journal.beginCreation(of: transfer, at: time) }
@@ -42,11 +44,13 @@ struct JournalRecorder: TransferRecorder {
                 method: method,
                 upload: upload,
                 interopVersion: Int64(interopVersion),
-                partSize: partSize
+                partSize: partSize,
+                composition: composition
             )
         }
         session.change(transfer) {
             $0.method = method
+            $0.composition = composition
             $0.upload = upload
             $0.interopVersion = Int64(interopVersion)
             $0.partSize = partSize

@@ -7,7 +7,7 @@ internal import ObjectStore
 internal import Platform
 package import ResumableUpload
 
-/// Uploads content as an S3 multipart upload, several parts side by side.
+/// Uploads content as an S3 multipart upload, several parts side by side, some of them copied by the server.
 ///
 /// The machine decides; this carries out its actions, parts on threads of their own, and hands the outcomes back in
 /// the order they come.
@@ -38,6 +38,7 @@ package struct MultipartDriver {
             intent: context.intent,
             state: state,
             partSize: partSize,
+            composition: context.source?.composition,
             parallelism: context.parallelism,
             md5: { Digest.of($0, .md5) }
         )
@@ -119,6 +120,8 @@ package struct MultipartDriver {
         case .digest(let number, let range): try spawn { context in context.digestPart(number, range) }
         case .uploadPart(let id, let number, let range):
             try spawn { context in context.uploadPart(id, number, range) }
+        case .copyPart(let id, let number, let range):
+            try spawn { context in context.copyPart(id, number, range) }
         case .complete(let id, let parts):
             try context.recorder.committing(expectedTag: machine.expectedTag)
             answer { (driver) throws(StoreError) in .completed(try driver.complete(id, parts)) }
@@ -190,6 +193,7 @@ package struct MultipartDriver {
         let parts = try context.gate.run(context.cancellation) { () throws(StoreError) in
             try context.store.listParts(context.key, uploadID: id)
         }
+        try context.checkSource()
         return parts.map { .init(number: $0.number, size: $0.size, entityTag: $0.entityTag) }
     }
 
@@ -208,7 +212,9 @@ package struct MultipartDriver {
     /// Looks at the target; the whole content is read only where its tag could be the one that is found.
     private func verify() throws(StoreError) -> Event {
         let found = try context.target()
-        guard let found, found.size == context.content.size, found.entityTag?.isDigestOfWhole ?? false else {
+        guard let found, found.size == context.content.size, found.entityTag?.isDigestOfWhole ?? false,
+            context.source == nil
+        else {
             return .target(found, wholeTag: nil)
         }
         return .target(found, wholeTag: try context.localEntityTag())
@@ -288,6 +294,45 @@ extension UploadContext {
             return .event(.digested(number: number, md5: try partDigest(range)))
         } catch {
             return .partFailed(number, error)
+        }
+    }
+
+    /// Lets the server copy one part of what it has.
+    func copyPart(_ id: String, _ number: Int, _ range: ByteRange) -> PartOutcome {
+        guard let source else { return .partFailed(number, StoreError(.unsupported, "there is nothing to copy")) }
+        do throws(StoreError) {
+            let tag = try gate.run(cancellation) { () throws(StoreError) in
+                try store.copyPart(
+                    key,
+                    uploadID: id,
+                    number: number,
+                    source: source.key,
+                    sourceVersion: source.version,
+                    range: range
+                )
+            }
+            let digest = EntityTag(fieldValue: tag).flatMap { $0.isDigestOfWhole ? Hexadecimal.decode($0.opaque) : nil }
+            return .event(.partCopied(number: number, md5: digest ?? [], entityTag: tag))
+        } catch {
+            return .partFailed(number, error)
+        }
+    }
+
+    /// Throws `.preconditionFailed` when the object that is copied from is not what it was any more.
+    ///
+    /// Most servers ignore the condition that each copy carries.
+    func checkSource() throws(StoreError) {
+        guard let source else { return }
+        var found: ObjectVersion?
+        do throws(StoreError) {
+            found = try gate.run(cancellation) { () throws(StoreError) in
+                try store.status(of: source.key, cancellation: cancellation).version
+            }
+        } catch {
+            guard error.cause == .notFound else { throw error }
+        }
+        guard found?.isSame(as: source.version) ?? false else {
+            throw StoreError(.preconditionFailed, "\(source.key), of which a part was copied, has changed")
         }
     }
 

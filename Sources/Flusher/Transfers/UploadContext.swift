@@ -3,13 +3,32 @@
 
 package import Base
 package import ObjectStore
-internal import ResumableUpload
+package import ResumableUpload
+
+/// An object of which the server copies what the content has of it.
+package struct UploadSource: Sendable {
+    package let key: ObjectKey
+    package let version: ObjectVersion
+    /// Which parts are copied; they are at the same offsets in the object.
+    package let composition: PartComposition
+
+    package init(key: ObjectKey, version: ObjectVersion, composition: PartComposition) {
+        self.key = key
+        self.version = version
+        self.composition = composition
+    }
+
+    /// As the journal keeps it.
+    var record: [UInt8] { composition.encoded }
+}
 
 /// Everything the drivers of one upload share.
 package struct UploadContext: Sendable {
     package let store: any ObjectStore
     package let key: ObjectKey
     package let content: UploadContent
+    /// Where the rest is, when only what is sent of the content is in `content`.
+    package let source: UploadSource?
     package let metadata: ObjectMetadata
     package let condition: WriteCondition
     package let recorder: any TransferRecorder
@@ -23,6 +42,7 @@ package struct UploadContext: Sendable {
         store: any ObjectStore,
         key: ObjectKey,
         content: UploadContent,
+        source: UploadSource? = nil,
         metadata: ObjectMetadata,
         condition: WriteCondition,
         recorder: any TransferRecorder,
@@ -34,6 +54,7 @@ package struct UploadContext: Sendable {
         self.store = store
         self.key = key
         self.content = content
+        self.source = source
         self.metadata = metadata
         self.condition = condition
         self.recorder = recorder

@@ -8,6 +8,7 @@ internal import Glibc
 internal import Journal
 internal import ObjectStore
 internal import Platform
+internal import ResumableUpload
 
 /// Fills the gaps of a content that is to be sent: what only the remote or an older generation has.
 struct Hydration {
@@ -47,6 +48,42 @@ struct Hydration {
         return UploadContent(file, size: generation.size)
     }
 
+    /// The content of a transfer with only those bytes here that are sent, when the server can copy the others; nil when
+    /// all of it is to be sent.
+    func composed(_ transfer: Transfer, partSize: Int64?) throws(WorkFailure) -> (UploadContent, UploadSource)? {
+        guard let id = transfer.generation,
+            var generation = try work.journal({ (journal) throws(JournalError) in try journal.generation(id) }),
+            generation.doubt == .none, case .remote(let key, let version) = generation.underlay,
+            let composition = composition(of: transfer, generation, version, partSize)
+        else { return nil }
+        let file = try openStaging(generation)
+        for range in composition.sentRanges {
+            try checkSpace(generation, for: range)
+            while let gap = generation.content.underlayRanges.lazy.compactMap({ $0.intersection(range) }).first {
+                let piece = ByteRange(gap.lower, min(gap.upper, gap.lower + Self.step))
+                generation = try fill(piece, of: generation, file)
+            }
+        }
+        let source = UploadSource(key: key, version: version, composition: composition)
+        return (UploadContent(file, size: generation.size), source)
+    }
+
+    /// That of the upload that was begun, else a new one.
+    private func composition(
+        of transfer: Transfer,
+        _ generation: Generation,
+        _ version: ObjectVersion,
+        _ partSize: Int64?
+    ) -> PartComposition? {
+        if let begun = transfer.composition { return PartComposition(encoded: begun, size: generation.size) }
+        let there = ByteRange(0, version.size)
+        return PartComposition.plan(
+            size: generation.size,
+            remote: generation.content.underlayRanges.compactMap { $0.intersection(there) },
+            partSize: PartLayout.partSize(for: generation.size, wanted: partSize)
+        )
+    }
+
     /// Puts content that the disk failed to write, and a person accepted, on the disk once more.
     private func rewrite(_ generation: Generation) throws(WorkFailure) -> Generation {
         var failure: JournalError?
@@ -83,15 +120,17 @@ struct Hydration {
         throw .attention("its local data is missing or cut short: \(length) bytes instead of \(local)")
     }
 
-    private func checkSpace(_ generation: Generation) throws(WorkFailure) {
+    /// `range` is what is to be filled, if not all.
+    private func checkSpace(_ generation: Generation, for range: ByteRange? = nil) throws(WorkFailure) {
         let free = (try? Files.freeSpace(at: work.session.places.state)) ?? .max
-        guard free < Self.neededSpace(generation) else { return }
+        guard free < Self.neededSpace(generation, for: range) else { return }
         throw outOfSpace(generation, "\(free) are free")
     }
 
-    /// What has to be free before the rest of a content is fetched, in bytes.
-    private static func neededSpace(_ generation: Generation) -> Int64 {
-        generation.content.underlayRanges.reduce(reserve) { $0 + $1.count }
+    /// What has to be free before the rest of a content, or of a range of it, is fetched, in bytes.
+    private static func neededSpace(_ generation: Generation, for range: ByteRange? = nil) -> Int64 {
+        let range = range ?? ByteRange(0, generation.size)
+        return generation.content.underlayRanges.reduce(reserve) { $0 + ($1.intersection(range)?.count ?? 0) }
     }
 
     private func outOfSpace(_ generation: Generation, _ reason: String) -> WorkFailure {

@@ -91,6 +91,7 @@ extension RowWork {
             $0.upload = nil
             $0.interopVersion = 0
             $0.partSize = 0
+            $0.composition = nil
             $0.acknowledged = 0
             $0.phase = .sending
             $0.expectedTag = nil

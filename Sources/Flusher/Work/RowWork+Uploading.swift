@@ -10,6 +10,8 @@ internal import Platform
 extension RowWork {
     /// Sends a transfer's content, by the protocol it was begun with, else by the best one that works.
     func upload(_ transfer: Transfer, _ node: JournalNode) throws(WorkFailure) -> UploadResult {
+        if let result = try compose(transfer, node) { return result }
+        guard let transfer = session.transfer(transfer.id) else { throw .changed }
         let content = try content(of: transfer, node)
         let progress = TransferProgress(size: content.size)
         job.progress = progress
@@ -37,20 +39,56 @@ extension RowWork {
         return .unsupported
     }
 
+    /// Lets the server put the content together from what it has and what is sent; nil when that is not the way.
+    private func compose(_ transfer: Transfer, _ node: JournalNode) throws(WorkFailure) -> UploadResult? {
+        let isNew = transfer.upload == nil && transfer.phase == .sending
+        guard isNew || transfer.composition != nil else { return nil }
+        let mayCompose = UploadMethods.mayCompose(
+            demanded: session.description.uploadProtocol,
+            capabilities: store.capabilities
+        )
+        if mayCompose,
+            let (content, source) = try Hydration(work: self).composed(
+                transfer,
+                partSize: session.description.partSize
+            )
+        {
+            let progress = TransferProgress(size: content.size)
+            job.progress = progress
+            let result = try run(.multipart, transfer, context(transfer, node, content, progress, .multipart, source))
+            switch result {
+            case .unsupported: Log.info("flusher", "\(transfer.key): the server copies no parts, all of it is sent")
+            case .failed(let error) where error.cause == .preconditionFailed:
+                throw .attention("\(source.key), which part of it comes from, changed or went away at the remote")
+            default: return result
+            }
+        }
+        guard let state = session.transfer(transfer.id) else { throw .changed }
+        if state.upload != nil || state.composition != nil { try restart(state, method: .put) }
+        return nil
+    }
+
     private func context(
         _ transfer: Transfer,
         _ node: JournalNode,
         _ content: UploadContent,
         _ progress: TransferProgress,
-        _ method: UploadMethods
+        _ method: UploadMethods,
+        _ source: UploadSource? = nil
     ) -> UploadContext {
         UploadContext(
             store: store,
             key: transfer.key,
             content: content,
+            source: source,
             metadata: ObjectMetadata(node.attributes),
             condition: condition(transfer.base),
-            recorder: JournalRecorder(session: session, transfer: transfer.id, method: method.journalled),
+            recorder: JournalRecorder(
+                session: session,
+                transfer: transfer.id,
+                method: method.journalled,
+                composition: source?.record
+            ),
             progress: progress,
             gate: settings.gate,
             cancellation: job.cancellation,

@@ -6,6 +6,13 @@ internal import ResumableUpload
 internal import struct Journal.Transfer
 internal import struct Journal.TransferPart
 
+extension Transfer {
+    /// Bytes of the content that the server copies from what it has, and that are not sent.
+    var copiedBytes: Int64 {
+        composition.flatMap { PartComposition(encoded: $0, size: size) }?.copiedBytes ?? 0
+    }
+}
+
 extension MultipartState {
     /// What the journal knows of a multipart upload; nil when none has begun.
     init?(_ transfer: Transfer, _ parts: [TransferPart]) {
@@ -13,6 +20,7 @@ extension MultipartState {
         self.init(
             uploadID: upload,
             partSize: transfer.partSize,
+            composition: transfer.composition.flatMap { PartComposition(encoded: $0, size: transfer.size) },
             parts: parts.map {
                 Part(number: Int($0.number), size: $0.size, md5: $0.digest, entityTag: $0.entityTag)
             }

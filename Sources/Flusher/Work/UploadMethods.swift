@@ -10,6 +10,12 @@ enum UploadMethods: Hashable, Sendable {
     case multipart
     case resumable
 
+    /// Whether the server may be asked to put content together from what it has and what is sent.
+    static func mayCompose(demanded: String, capabilities: StoreCapabilities) -> Bool {
+        let isAllowed = TransferProtocol(rawValue: demanded).map { $0 == .s3Multipart } ?? true
+        return isAllowed && capabilities.multipart != false && capabilities.partCopy != false
+    }
+
     /// What to try for content of `size` bytes, best first; `demanded` is the configuration's word.
     static func candidates(demanded: String, capabilities: StoreCapabilities, size: Int64) -> [UploadMethods] {
         let choice = UploadProtocolChoice(

@@ -34,15 +34,19 @@ extension Journal {
         method: TransferProtocol,
         upload: String?,
         interopVersion: Int64 = 0,
-        partSize: Int64 = 0
+        partSize: Int64 = 0,
+        composition: [UInt8]? = nil
     ) throws(JournalError) {
         try write(durable: true) { tables throws(JournalError) in
-            let sql = "UPDATE transfer SET method = ?, upload = ?, interop_version = ?, part_size = ? WHERE id = ?"
+            let sql = """
+                UPDATE transfer SET method = ?, upload = ?, interop_version = ?, part_size = ?, composition = ?
+                WHERE id = ?
+                """
             try tables.connection.run(
                 sql,
                 [
                     .integer(method.rawValue), .text(upload), .integer(interopVersion), .integer(partSize),
-                    .integer(transfer.value),
+                    composition.map { .blob($0) } ?? .null, .integer(transfer.value),
                 ]
             )
             try tables.connection.run("DELETE FROM leftover WHERE transfer = ?", [.integer(transfer.value)])
@@ -55,7 +59,7 @@ extension Journal {
             try tables.connection.run("DELETE FROM part WHERE transfer = ?", [.integer(transfer.value)])
             let sql = """
                 UPDATE transfer SET method = ?, upload = NULL, interop_version = 0, part_size = 0, acknowledged = 0,
-                    phase = 0, expected_tag = NULL WHERE id = ?
+                    phase = 0, expected_tag = NULL, composition = NULL WHERE id = ?
                 """
             try tables.connection.run(sql, [.integer(method.rawValue), .integer(transfer.value)])
         }

@@ -8,7 +8,7 @@ extension Tables {
     private static let selectTransfer = """
         SELECT t.id, t.node, t.generation, t.key, t.method, t.attribute_sequence, t.start_sequence, t.base, t.base_tag,
             t.base_size, t.base_modified, t.phase, t.upload, t.interop_version, t.part_size, t.size, t.acknowledged,
-            t.expected_tag, t.started_at FROM transfer t
+            t.expected_tag, t.started_at, t.composition FROM transfer t
         """ + " "
 
     private static func transfer(_ row: Row) throws(JournalError) -> Transfer {
@@ -28,6 +28,7 @@ extension Tables {
             upload: row.optionalText(12),
             interopVersion: row.integer(13),
             partSize: row.integer(14),
+            composition: row.optionalBlob(19),
             size: row.integer(15),
             acknowledged: row.integer(16),
             expectedTag: row.optionalText(17),

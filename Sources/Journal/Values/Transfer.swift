@@ -42,6 +42,8 @@ package struct Transfer: Hashable, Sendable {
     /// The interop version of a resumable upload, 0 for the final form.
     package var interopVersion: Int64
     package var partSize: Int64
+    /// Which parts of a multipart upload the server copies, as its driver wrote it; nil where all are sent.
+    package var composition: [UInt8]?
     package let size: Int64
     /// Bytes that the remote acknowledged.
     package var acknowledged: Int64

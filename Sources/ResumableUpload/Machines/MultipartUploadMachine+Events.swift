@@ -27,6 +27,9 @@ extension MultipartUploadMachine {
         case .listed(let listed): return self.listed(listed)
         case .digested(let number, let digest): return digested(number, digest)
         case .partUploaded(let number, let digest, let tag): return partUploaded(number, digest, tag)
+        case .partCopied(let number, let digest, let tag):
+            guard composition != nil else { return violation() }
+            return partUploaded(number, digest, tag)
         case .partFailed(let number, let fault, let retryAfter):
             running.remove(number)
             return partFailed(TransferPause(fault, retryAfter: retryAfter))
@@ -53,7 +56,7 @@ extension MultipartUploadMachine {
         uploadID = id
         parts = [:]
         phase = .journalling
-        return [.journal(MultipartState(uploadID: id, partSize: partSize))]
+        return [.journal(MultipartState(uploadID: id, partSize: partSize, composition: composition))]
     }
 
     private mutating func journalled() -> [Action] {
@@ -62,7 +65,10 @@ extension MultipartUploadMachine {
     }
 
     /// Keeps a listed part at once when the journal vouches for it, after a look at the local bytes otherwise.
+    ///
+    /// A copied part that the journal does not know is copied again: its bytes are not here to be compared.
     private mutating func listed(_ listed: [Listed]) -> [Action] {
+        if phase == .checking { return checked(listed) }
         guard phase == .listing else { return violation() }
         if isCancelled { return settle(.end(.cancelled)) }
         let known = parts
@@ -73,11 +79,22 @@ extension MultipartUploadMachine {
             guard part.size == layout.range(part.number).count else { continue }
             if let old = known[part.number], Self.bare(old.entityTag) == Self.bare(part.entityTag) {
                 parts[part.number] = old
-            } else {
+            } else if !layout.isCopied(part.number) {
                 unproven[part.number] = part
             }
         }
         return begin(.send)
+    }
+
+    /// Completes only what the server has exactly as it was meant: some take a copy of a part for something else.
+    private mutating func checked(_ listed: [Listed]) -> [Action] {
+        if isCancelled { return settle(.end(.cancelled)) }
+        let found = Dictionary(listed.map { ($0.number, $0) }) { _, last in last }
+        let isWhole = sortedParts.allSatisfy { part in
+            found[part.number].map { $0.size == part.size && Self.bare($0.entityTag) == Self.bare(part.entityTag) }
+                ?? false
+        }
+        return isWhole && found.count == parts.count ? begin(.complete) : settle(.end(.failed(.unsupported)))
     }
 
     private mutating func digested(_ number: Int, _ digest: [UInt8]) -> [Action] {
@@ -155,13 +172,16 @@ extension MultipartUploadMachine {
             guard parts[number] == nil, !running.contains(number) else { continue }
             running.insert(number)
             let range = layout.range(number)
-            actions.append(
-                unproven[number] == nil
-                    ? .uploadPart(uploadID: uploadID, number: number, range: range)
-                    : .digest(number: number, range: range)
-            )
+            actions.append(action(uploadID, number, range))
         }
-        return running.isEmpty ? begin(.complete) : actions
+        return running.isEmpty ? begin(composition == nil ? .complete : .check) : actions
+    }
+
+    private func action(_ uploadID: String, _ number: Int, _ range: ByteRange) -> Action {
+        if layout.isCopied(number) { return .copyPart(uploadID: uploadID, number: number, range: range) }
+        return unproven[number] == nil
+            ? .uploadPart(uploadID: uploadID, number: number, range: range)
+            : .digest(number: number, range: range)
     }
 
     // MARK: the end
@@ -171,13 +191,14 @@ extension MultipartUploadMachine {
         switch phase {
         case .creating: again = .create
         case .listing: again = .list
+        case .checking: again = .check
         case .completing: return completionFailed(pause)
         case .verifying:
             if pause.fault == .notFound { return judged(nil, nil) }
             again = .verify
         default: return violation()
         }
-        if phase == .listing, pause.fault == .noSuchUpload || pause.fault == .notFound {
+        if phase == .listing || phase == .checking, pause.fault == .noSuchUpload || pause.fault == .notFound {
             afterUnchanged = .redo
             return begin(.verify)
         }

@@ -18,6 +18,7 @@ extension MultipartUploadMachine {
         case .send:
             phase = .sending
             return proceed()
+        case .check: return beginCheck()
         case .complete: return beginCompletion()
         case .verify:
             phase = .verifying
@@ -41,6 +42,12 @@ extension MultipartUploadMachine {
         return [.listParts(uploadID: uploadID)]
     }
 
+    private mutating func beginCheck() -> [Action] {
+        guard let uploadID, parts.count == layout.count else { return violation() }
+        phase = .checking
+        return [.listParts(uploadID: uploadID)]
+    }
+
     private mutating func beginCompletion() -> [Action] {
         guard let uploadID, parts.count == layout.count else { return violation() }
         phase = .completing
@@ -54,9 +61,12 @@ extension MultipartUploadMachine {
     }
 
     /// Ends; what nobody will continue is aborted first, what a later try can continue is left.
+    ///
+    /// Without its source a composition cannot be continued.
     private mutating func finish(_ action: Action) -> [Action] {
         switch action {
-        case .conflict, .cancelled: uploadID == nil ? end(action) : abort(then: .end(action))
+        case .conflict, .cancelled, .failed(.preconditionFailed):
+            uploadID == nil ? end(action) : abort(then: .end(action))
         default: end(action)
         }
     }

@@ -20,6 +20,10 @@ package struct MultipartUploadMachine: Sendable {
         case digest(number: Int, range: ByteRange)
         /// UploadPart; answer `partUploaded` or `partFailed`.
         case uploadPart(uploadID: String, number: Int, range: ByteRange)
+        /// UploadPartCopy of these bytes of the source; answer `partCopied` or `partFailed`.
+        ///
+        /// `.preconditionFailed` says that the source is not what it was.
+        case copyPart(uploadID: String, number: Int, range: ByteRange)
         /// Make this part durable; no answer.
         case journalPart(MultipartState.Part)
         /// CompleteMultipartUpload under the intent's condition; answer `completed` or `failed`.
@@ -57,6 +61,8 @@ package struct MultipartUploadMachine: Sendable {
         case listed([Listed])
         case digested(number: Int, md5: [UInt8])
         case partUploaded(number: Int, md5: [UInt8], entityTag: String)
+        /// `md5` as the entity tag tells it, empty where it is none.
+        case partCopied(number: Int, md5: [UInt8], entityTag: String)
         case partFailed(number: Int, TransferFault, retryAfter: Double?)
         case completed(ObjectVersion)
         /// Of create, listParts, complete and verifyTarget.
@@ -74,6 +80,8 @@ package struct MultipartUploadMachine: Sendable {
         case journalling
         case listing
         case sending
+        /// Listing once more before the end: whether the server has exactly what was to be put together.
+        case checking
         case completing
         case verifying
         /// Waiting; what to do afterwards.
@@ -89,6 +97,7 @@ package struct MultipartUploadMachine: Sendable {
         case create
         case list
         case send
+        case check
         case complete
         case verify
         case end(Action)
@@ -102,6 +111,7 @@ package struct MultipartUploadMachine: Sendable {
     /// MD5, for the entity tag of the whole object.
     let md5: @Sendable ([UInt8]) -> [UInt8]
     var partSize: Int64
+    let composition: PartComposition?
     var uploadID: String?
     var parts: [Int: MultipartState.Part]
     var phase: Phase
@@ -124,40 +134,49 @@ package struct MultipartUploadMachine: Sendable {
     ///   - intent: What is uploaded, and over what.
     ///   - state: What the journal holds of the upload, nil to begin one.
     ///   - partSize: Bytes of a part of a new upload, nil for the usual; raised where it would make too many parts.
+    ///   - composition: What the server copies, where it has a part of the content; `state` must be of the same.
     ///   - parallelism: Parts in flight at most, at least 1.
     ///   - md5: The MD5 digest of its argument.
     package init(
         intent: UploadIntent,
         state: MultipartState? = nil,
         partSize: Int64? = nil,
+        composition: PartComposition? = nil,
         parallelism: Int,
         md5: @escaping @Sendable ([UInt8]) -> [UInt8]
     ) {
         self.intent = intent
         window = PartWindow(limit: parallelism, isResumed: state != nil)
         self.md5 = md5
-        self.partSize = state?.partSize ?? PartLayout.partSize(for: intent.size, wanted: partSize)
+        precondition(composition.map { $0.size == intent.size } ?? true, "a composition of another size")
+        self.composition = composition
+        self.partSize =
+            composition == nil ? state?.partSize ?? PartLayout.partSize(for: intent.size, wanted: partSize) : 0
         uploadID = state?.uploadID
         parts = Dictionary((state?.parts ?? []).map { ($0.number, $0) }) { _, last in last }
         phase = state == nil ? .creating : .listing
     }
 
-    package var layout: PartLayout { PartLayout(size: intent.size, partSize: partSize) }
+    package var layout: PartLayout {
+        composition.map { PartLayout($0) } ?? PartLayout(size: intent.size, partSize: partSize)
+    }
 
     /// Bytes the remote acknowledged.
     package var acknowledgedBytes: Int64 { parts.values.reduce(0) { $0 + $1.size } }
 
     /// What the journal should hold now; nil while there is no upload.
     package var state: MultipartState? {
-        uploadID.map { MultipartState(uploadID: $0, partSize: partSize, parts: sortedParts) }
+        uploadID.map {
+            MultipartState(uploadID: $0, partSize: partSize, composition: composition, parts: sortedParts)
+        }
     }
 
     var sortedParts: [MultipartState.Part] { parts.values.sorted { $0.number < $1.number } }
 
-    /// The opaque entity tag of the whole: hex(md5(md5 of each part)) and the number of parts.
+    /// The opaque entity tag of the whole: hex(md5(md5 of each part)) and the number of parts; nil while that is not known.
     package var expectedTag: String? {
         let sorted = sortedParts
-        guard sorted.count == layout.count else { return nil }
+        guard sorted.count == layout.count, !sorted.contains(where: { $0.md5.isEmpty }) else { return nil }
         let digest = md5(sorted.flatMap(\.md5))
         return Self.hexadecimal(digest) + "-\(sorted.count)"
     }

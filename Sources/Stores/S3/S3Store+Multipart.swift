@@ -63,7 +63,7 @@ extension S3Store {
         range: ByteRange
     ) throws(StoreError) -> String {
         if capabilities.partCopy == false { throw StoreError(.unsupported, "the server cannot copy parts") }
-        try verify(source, .version(sourceVersion))
+        try verifySource(source, sourceVersion)
         var request = partRequest(key, uploadID, number)
         addCopySource(source, sourceVersion, to: &request.fields)
         request.fields.append("x-amz-copy-source-range", RangeField.value(for: range))
@@ -76,7 +76,27 @@ extension S3Store {
             return result.entityTag
         } catch {
             if error.cause == .unsupported { learn { $0.partCopy = false } }
-            throw error
+            throw Self.asCopyError(error)
+        }
+    }
+
+    /// Throws `.preconditionFailed` unless the source is there in that version; most servers ignore the condition.
+    private func verifySource(_ source: ObjectKey, _ version: ObjectVersion) throws(StoreError) {
+        do throws(StoreError) {
+            try verify(source, .version(version))
+        } catch {
+            throw Self.asCopyError(error)
+        }
+    }
+
+    /// Without its source a copy fails for the same reason as with another one; whatever else a server has against it,
+    /// the bytes can be sent instead.
+    private static func asCopyError(_ error: StoreError) -> StoreError {
+        switch error.cause {
+        case .notFound: StoreError(.preconditionFailed, error.message, status: error.status, code: error.code)
+        case .rejected, .tooLarge, .protocolViolation, .forbidden:
+            StoreError(.unsupported, error.message, status: error.status, code: error.code)
+        default: error
         }
     }
 
