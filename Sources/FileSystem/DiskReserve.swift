@@ -36,7 +36,10 @@ final class DiskReserve: Sendable {
 
     private func grant(_ count: Int64) -> Bool {
         allowance.withLock { left in
-            if left < count { left = Self.share(directory, atLeast: count) }
+            if left < count {
+                // A disk that does not tell says so itself when it is full.
+                left = (try? Files.freeSpace(at: directory)).map { Self.share(of: $0, atLeast: count) } ?? count
+            }
             guard left >= count else { return false }
             left -= count
             return true
@@ -44,9 +47,8 @@ final class DiskReserve: Sendable {
     }
 
     /// A part of the free space, so that several writers see the end of it in time; all that is needed when it is there.
-    private static func share(_ directory: String, atLeast count: Int64) -> Int64 {
-        guard let free = try? Files.freeSpace(at: directory) else { return count }
+    static func share(of free: Int64, atLeast count: Int64) -> Int64 {
         let usable = free - reserve
-        return usable < count ? 0 : min(largestShare, max(count, usable / 4))
+        return usable < count ? 0 : max(count, min(largestShare, usable / 4))
     }
 }
