@@ -256,7 +256,7 @@ package final class BlockCache: Sendable {
         )
     }
 
-    private func filePath(_ name: String) throws(SystemError) -> String {
+    func filePath(_ name: String) throws(SystemError) -> String {
         let folder = "\(options.directory)/\(name.prefix(2))"
         try Files.makeDirectories(folder)
         return "\(folder)/\(name)"

@@ -78,7 +78,7 @@ package struct CacheFile: ~Copyable, Sendable {
     /// How often a file is looked for that others make and take away meanwhile.
     private static let maximumAttempts = 16
 
-    private static func openIfPresent(
+    static func openIfPresent(
         _ path: String,
         _ geometry: BlockGeometry,
         firstSlot: Int64,
@@ -199,7 +199,7 @@ package struct CacheFile: ~Copyable, Sendable {
 
     static func trailerOffset(size: Int64) -> Int64 { (size + 4095) / 4096 * 4096 }
 
-    private static func header(key: ObjectKey, version: ObjectVersion, blockSize: Int64) -> [UInt8] {
+    static func header(key: ObjectKey, version: ObjectVersion, blockSize: Int64) -> [UInt8] {
         var header = magic
         let tag = Array((version.entityTag?.fieldValue ?? "").utf8)
         let numbers = [
@@ -215,7 +215,7 @@ package struct CacheFile: ~Copyable, Sendable {
         return header
     }
 
-    private static func holds(
+    static func holds(
         _ file: borrowing FileDescriptor,
         _ header: [UInt8],
         at offset: Int64
@@ -224,7 +224,7 @@ package struct CacheFile: ~Copyable, Sendable {
         return try read(file, into: &found, at: offset) == header.count && found == header
     }
 
-    private static func slot(block: Int, checksum: UInt64) -> [UInt8] {
+    static func slot(block: Int, checksum: UInt64) -> [UInt8] {
         bytes(checksum) + bytes(checksum ^ (guardSeed &+ UInt64(block)))
     }
 
@@ -236,7 +236,7 @@ package struct CacheFile: ~Copyable, Sendable {
         (0..<8).reduce(0) { $0 | UInt64(bytes[offset + $1]) << (UInt64($1) * 8) }
     }
 
-    private static func write(
+    static func write(
         _ bytes: [UInt8],
         to file: borrowing FileDescriptor,
         at offset: Int64

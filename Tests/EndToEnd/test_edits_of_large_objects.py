@@ -32,6 +32,8 @@ class Large:
                 file.seek(offset + generator.randrange(MIB - 64))
                 file.write(generator.randbytes(64))
         run(["cp", "--sparse=always", self.reference, self.stored])
+        # The server reads a file that others put there once, for its tag: not while a mount waits for the answer.
+        server.client().head_object(Bucket="bucket", Key="large")
 
     def change(self, *files, action):
         for path in (self.reference, *files):
@@ -183,6 +185,22 @@ def test_a_source_that_changes_meanwhile_is_not_mixed_in(instance, mount, large,
     assert "changed" in instance.uploads()[0]["error"]
     assert client.get_object(Bucket="bucket", Key="large")["Body"].read() == b"theirs"
     wait_until(lambda: not client.list_multipart_uploads(Bucket="bucket").get("Uploads"), 30, "the end of the upload")
+
+
+def test_what_was_cached_stays_cached(instance, mount, large, cost, proxy):
+    """Neither an edit nor a new name or mode makes anybody fetch again what is here."""
+    run(["cmp", large.reference, mount / "large"], timeout=120)
+    large.change(mount / "large", action=patch(50_000_000, b"edited"))
+    instance.flush()
+    os.chmod(mount / "large", 0o600)
+    instance.flush()
+    os.rename(mount / "large", mount / "moved")
+    instance.flush()
+    mount.unmount()
+    again = mount.mount_again()
+    proxy.zero()
+    run(["cmp", large.reference, again / "moved"], timeout=120)
+    assert cost()[1] < MIB, f"{cost()[1]} bytes were fetched again"
 
 
 def test_uploads_tell_what_is_copied(instance, mount, large, proxy):

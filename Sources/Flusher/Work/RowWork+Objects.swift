@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 internal import Base
+internal import BlockCache
 internal import Database
 internal import Journal
 internal import ObjectStore
@@ -117,6 +118,7 @@ extension RowWork {
         _ version: ObjectVersion,
         hasAttributes: Bool = true
     ) throws(WorkFailure) {
+        carryCache(transfer, node, version)
         session.catalog.committed(
             transfer.key,
             version: version,
@@ -130,6 +132,27 @@ extension RowWork {
         }
         session.forget(transfer.id)
         if case .settled = completion { settings.publish(.committed(volume: session.id, path: transfer.key)) }
+    }
+
+    /// Lets the cache keep for the new version what it has of the one that the server made it from.
+    ///
+    /// Before anybody can look for the new one in it.
+    private func carryCache(_ transfer: Transfer, _ node: JournalNode, _ version: ObjectVersion) {
+        guard let transfer = session.transfer(transfer.id), transfer.composition != nil || transfer.method == .copy,
+            let generation = node.generation, generation.id == transfer.generation,
+            case .remote(let key, let old) = generation.underlay
+        else { return }
+        let extents = generation.content.extents
+        var changed = extents
+        let shown = min(generation.content.underlayLength, old.size)
+        if shown < version.size { changed.insert(ByteRange(shown, version.size)) }
+        session.cache.carry(
+            from: (key, old),
+            to: (transfer.key, version),
+            changed: changed,
+            local: extents.isEmpty ? nil : session.journal.stagingPath(generation.id),
+            extents: extents
+        )
     }
 
     /// The remote object that a row is a copy of, with another name or other attributes.
