@@ -20,6 +20,8 @@ extension FileSystem {
     ) throws(FileError) -> (InodeStatus, FileHandle) {
         do throws(FileError) {
             let inode = try makeFile(parent, name, mode, caller)
+            // Nobody will close it who could have written to it.
+            if !open.isWritable { try recordContent(of: inode, sealing: true) }
             let handle = addHandle(inode, open)
             return (status(of: inode), handle)
         } catch {

@@ -37,6 +37,21 @@ import Testing
         }
     }
 
+    /// As lock files are made, which stay open as long as their program runs.
+    @Test func aFileThatIsMadeForReadingIsCompleteAtOnce() throws {
+        let volume = try Volume(metadataAge: 100)
+        let handle = try volume.create("a", write: false)
+        #expect(try volume.journal.node(at: ObjectKey("a")) != nil)
+        #expect(try !isOpen(volume, "a"))
+        let writer = try volume.open("a", write: true)
+        try volume.write(writer, [1, 2], at: 0)
+        #expect(try isOpen(volume, "a"))
+        try volume.close(writer)
+        #expect(try !isOpen(volume, "a"))
+        try volume.close(handle)
+        #expect(try volume.content("a") == [1, 2])
+    }
+
     @Test func aFlushedFileThatStaysOpenIsOpenedAgain() throws {
         let volume = try Volume(metadataAge: 100)
         let handle = try volume.create("a")

@@ -133,13 +133,13 @@ final class Volume {
         try files.open(number(path), OpenMode(isReadable: true, isWritable: write, isTruncating: truncate))
     }
 
-    func create(_ path: String) throws -> FileHandle {
+    func create(_ path: String, write: Bool = true) throws -> FileHandle {
         let (parent, name) = try place(path)
         return try files.create(
             parent,
             name,
             mode: 0o644,
-            open: OpenMode(isReadable: true, isWritable: true),
+            open: OpenMode(isReadable: true, isWritable: write),
             caller: caller
         ).1
     }
