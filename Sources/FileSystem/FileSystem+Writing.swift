@@ -52,7 +52,7 @@ extension FileSystem {
     func truncate(_ inode: Inode, to size: Int64, isOpening: Bool = false) throws(FileError) {
         guard size <= Self.maximumSize else { throw .tooLarge }
         try load(inode)
-        let staging = try beginWrite(inode)
+        let staging = try beginWrite(inode, replacing: size == 0)
         do throws(SystemError) {
             try staging.descriptor.truncate(to: size)
         } catch {
@@ -94,7 +94,9 @@ extension FileSystem {
     }
 
     /// Makes a file's content writable and counts a write; the caller counts it off.
-    func beginWrite(_ inode: Inode) throws(FileError) -> StagingFile {
+    ///
+    /// `replacing`: nothing of what it holds is to stay.
+    func beginWrite(_ inode: Inode, replacing: Bool = false) throws(FileError) -> StagingFile {
         for _ in 0..<8 {
             let ready = inode.state.withLock { state -> StagingFile? in
                 guard state.isWritable, let staging = state.content.staging else { return nil }
@@ -105,7 +107,7 @@ extension FileSystem {
             try load(inode)
             try learnAttributes(of: inode)
             try knowingName(of: inode) { () throws(FileError) in
-                try withRoom { () throws(FileError) in try makeWritable(inode) }
+                try withRoom { () throws(FileError) in try makeWritable(inode, replacing) }
             }
         }
         throw .stale
@@ -122,14 +124,14 @@ extension FileSystem {
         }
     }
 
-    private func makeWritable(_ inode: Inode) throws(FileError) {
+    private func makeWritable(_ inode: Inode, _ replacing: Bool) throws(FileError) {
         try namespace.shared { () throws(FileError) in
             try inode.commit.withLock { _ throws(FileError) in
                 let state = inode.state.withLock { $0 }
                 if state.isWritable, state.content.staging != nil { return }
                 if state.isDetached { return try makeAnonymous(inode) }
                 if state.isWritable, let id = state.content.generation { return try openStaging(inode, id) }
-                let node = try beginGeneration(inode)
+                let node = try beginGeneration(inode, replacing)
                 guard let generation = node.generation else { throw .stale }
                 try adopt(generation, of: node, for: inode, replacing: inode.state.withLock { $0.content })
             }
@@ -137,24 +139,29 @@ extension FileSystem {
     }
 
     /// The row of a file that is to be changed, with an unsealed generation.
-    private func beginGeneration(_ inode: Inode) throws(FileError) -> JournalNode {
+    private func beginGeneration(_ inode: Inode, _ replacing: Bool) throws(FileError) -> JournalNode {
         let old = inode.state.withLock { $0 }
         // The row may have moved to the name of a conflict copy.
-        if let id = old.node, let node = try reopen(id) { return node }
+        if let id = old.node, let node = try reopen(id, replacing) { return node }
         if let path = table.path(of: inode.number), try follow(inode, at: path) {
             return try translating {
-                try journal.beginWriting(at: path, remote: try remoteState(of: inode, at: path))
+                try journal.beginWriting(at: path, remote: try remoteState(of: inode, at: path), replacing: replacing)
             }
         }
         return try beginConflict(inode, old)
     }
 
     /// Opens the content of a row for changes; nil when there is no such row, or it was completed just now.
-    private func reopen(_ id: NodeID) throws(FileError) -> JournalNode? {
+    private func reopen(_ id: NodeID, _ replacing: Bool) throws(FileError) -> JournalNode? {
         guard let row = try translating({ try journal.node(id) }) else { return nil }
         do throws(FileError) {
             return try translating {
-                try journal.beginWriting(at: row.path, remote: try view.state(of: row.path), expecting: id)
+                try journal.beginWriting(
+                    at: row.path,
+                    remote: try view.state(of: row.path),
+                    expecting: id,
+                    replacing: replacing
+                )
             }
         } catch {
             guard case .journal(let cause) = error, cause.kind == .notFound else { throw error }

@@ -153,6 +153,45 @@ import Testing
         #expect(try StagingBytes.read(journal, generation.id) == Array("12345".utf8))
     }
 
+    @Test func afterPowerLossAFileThatWasReplacedIsAsItWasSynced() throws {
+        let old = try #require(try fixture.save("a", "12345").generation)
+        try fixture.synchronize()
+        let node = try journal.beginWriting(at: "a", remote: .absent, replacing: true)
+        var generation = try #require(node.generation)
+        generation.content.truncate(to: 0)
+        try journal.openStaging(generation.id, creating: true).truncate(to: 0)
+        let staging = try journal.openStaging(generation.id, creating: false)
+        try [UInt8](repeating: 0, count: 3).withUnsafeBytes { try staging.write($0, at: 0) }
+        generation.content.write(ByteRange(0, 3))
+        try journal.seal(node.id, generation.id, content: generation.content, modified: nil)
+        try fixture.recover(boot: "two")
+        let row = try fixture.row("a")
+        #expect(row.generation?.id == old.id || row.generation?.underlay == .generation(old.id))
+        #expect(row.size == 5 && row.generation?.isSendable == true)
+        #expect(try StagingBytes.read(journal, old.id) == Array("12345".utf8))
+    }
+
+    @Test func whatWasReplacedGoesWhenTheNewContentIsSafe() throws {
+        let old = try #require(try fixture.save("a", "12345").generation)
+        try fixture.synchronize()
+        for text in ["one", "two"] {
+            let node = try journal.beginWriting(at: "a", remote: .absent, replacing: true)
+            var generation = try #require(node.generation)
+            #expect(generation.id != old.id)
+            generation.content.truncate(to: 0)
+            try journal.openStaging(generation.id, creating: true).truncate(to: 0)
+            let content = try fixture.put(node, text)
+            generation.content.write(content.extents.ranges[0])
+            try journal.seal(node.id, generation.id, content: generation.content, modified: nil)
+            try fixture.synchronize()
+            for unused in try journal.releaseGenerations(keepingAdoptable: false) {
+                try journal.removeStaging(unused.id)
+            }
+            #expect(try fixture.row("a").generation?.underlay == Underlay.none)
+            #expect(try fixture.staging() == 1)
+        }
+    }
+
     /// Otherwise the row would go back to older content, and that over the newer one at the remote.
     @Test func whatPowerLossCouldTakeBackIsNotSent() throws {
         let (node, content) = try fixture.write("a", "12345")

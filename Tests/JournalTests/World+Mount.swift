@@ -68,9 +68,9 @@ extension World {
         if random.chance(60) { try seal(path) }
     }
 
-    private func openForWriting(_ path: ObjectKey) throws {
+    private func openForWriting(_ path: ObjectKey, replacing: Bool = false) throws {
         guard open[path] == nil, case .file(let content, _) = model[path] else { return }
-        let node = try journal.beginWriting(at: path, remote: remoteState(path))
+        let node = try journal.beginWriting(at: path, remote: remoteState(path), replacing: replacing)
         guard let generation = node.generation, !generation.isSealed else { throw Failure("\(path) is not open") }
         open[path] = OpenFile(
             node: node.id,
@@ -98,9 +98,10 @@ extension World {
     private func truncate() throws {
         guard let path = random.pick(files) else { return }
         note("truncate \(path)")
-        try openForWriting(path)
+        let cutsAll = random.chance(40)
+        try openForWriting(path, replacing: cutsAll)
         guard var file = open[path] else { return }
-        let size = random.below(file.content.count + 8)
+        let size = cutsAll ? 0 : random.below(file.content.count + 8)
         file.map.truncate(to: Int64(size))
         try journal.openStaging(file.generation, creating: true).truncate(to: Int64(size))
         file.content =

@@ -11,13 +11,16 @@ extension Journal {
     /// With `expecting`, `.notFound` when another row, or none, is at the path: its content would be another's.
     ///
     /// A clean file gets a row whose content shows the remote's; a sealed generation is opened again; one
-    /// whose upload runs stays as it is under a new one. Already open: returned as it is. The caller then changes
+    /// whose upload runs stays as it is under a new one, and so does one that is safe from power loss when the caller is
+    /// `replacing` all of it: until the new content is safe, it is what power loss leaves. Already open: returned as it
+    /// is. The caller then changes
     /// a copy of `generation.content`, writes to the staging file, and calls ``record(_:_:content:modified:durable:now:)``
     /// and ``seal(_:_:content:modified:now:)``.
     package func beginWriting(
         at path: ObjectKey,
         remote: @autoclosure () throws(JournalError) -> RemoteState,
         expecting row: NodeID? = nil,
+        replacing: Bool = false,
         now: Timestamp = .now()
     ) throws(JournalError) -> JournalNode {
         try change(at: now) { change throws(JournalError) in
@@ -30,7 +33,7 @@ extension Journal {
                 throw JournalError(.constraint, "journal: the path is no file")
             }
             guard generation.isSealed else { return node }
-            node.generation = try change.tables.reopen(generation)
+            node.generation = try change.tables.reopen(generation, replacing: replacing)
             node.isOpen = true
             try change.tables.update(node)
             return node
@@ -124,13 +127,15 @@ extension Change {
 }
 
 extension Tables {
-    /// A generation to write to in place of a sealed one: itself, or one on top of it while its upload runs.
-    fileprivate func reopen(_ generation: Generation) throws(JournalError) -> Generation {
+    /// A generation to write to in place of a sealed one: itself, or one on top of it while its upload runs, or while
+    /// power loss is to bring back its content.
+    fileprivate func reopen(_ generation: Generation, replacing: Bool) throws(JournalError) -> Generation {
         let isInUse = try connection.exists(
             "SELECT 1 FROM transfer WHERE generation = ?1 UNION SELECT 1 FROM generation WHERE underlay_generation = ?1",
             [.integer(generation.id.value)]
         )
-        if isInUse {
+        let holdsSyncedBytes = replacing ? try hasSyncedBytes(generation.id) : false
+        if isInUse || holdsSyncedBytes {
             let content = ContentMap(size: generation.size, underlayLength: generation.size)
             return try insertGeneration(content, .generation(generation.id), isSealed: false)
         }
@@ -138,6 +143,12 @@ extension Tables {
         var opened = generation
         opened.isSealed = false
         return opened
+    }
+
+    /// Whether power loss goes back to bytes in a generation's staging file.
+    private func hasSyncedBytes(_ id: GenerationID) throws(JournalError) -> Bool {
+        let sql = "SELECT 1 FROM generation WHERE id = ? AND length(synced_extents) > 0"
+        return try connection.exists(sql, [.integer(id.value)])
     }
 
     /// Puts a row whose newest generation shows nothing but the one below back onto that.
