@@ -175,6 +175,21 @@ import Testing
         #expect(try !fixture.row("d").hasRemoteDirectory)
     }
 
+    /// The folders above may be implied by that object alone.
+    @Test func anObjectGivesWayToAFolderWhenTheFolderAboveHasItsMarker() throws {
+        let above = try journal.createDirectory(
+            at: "d/e",
+            attributes: .directory(),
+            remote: .directory(hasMarker: false, .directory())
+        )
+        try journal.remove(at: "d/e/a", remote: remoteFile)
+        _ = try journal.createDirectory(at: "d/e/a", attributes: .directory(), remote: remoteFile)
+        #expect(try journal.blockers(of: fixture.row("d/e/a")) == [.folder(above.id)])
+        let begun = try #require(try journal.beginDirectory(above.id))
+        try journal.completeDirectory(begun)
+        #expect(try journal.blockers(of: fixture.row("d/e/a")).isEmpty)
+    }
+
     @Test func renamingOverARemoteFileTakesItsVersionAsBase() throws {
         try fixture.save("tmp")
         try journal.rename(from: "tmp", to: "a", sourceRemote: .absent, targetRemote: remoteFile)

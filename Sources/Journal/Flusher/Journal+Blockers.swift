@@ -65,9 +65,11 @@ extension Tables {
         if node.kind != .directory {
             result += try someDescendants(of: node.path).map { .descendant($0) }
         }
-        if node.isTombstone {
+        // A folder that an object by its name gives way to begins with a deletion, too.
+        if node.isTombstone || node.kind == .directory && node.base != .absent {
             if let folder = try ancestor(of: node.path, "kind = 1") { result.append(.folder(folder)) }
-        } else if let ancestor = try ancestor(of: node.path, "base <> 0") {
+        }
+        if !node.isTombstone, let ancestor = try ancestor(of: node.path, "base <> 0") {
             result.append(.ancestor(ancestor))
         }
         return result
