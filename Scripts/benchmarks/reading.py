@@ -6,15 +6,14 @@
 import argparse
 import concurrent.futures
 import os
-import platform
 import random
-import statistics
 import subprocess
 import sys
 import time
 
 sys.path.append(os.path.join(os.path.dirname(__file__), "../../Tests/EndToEnd"))
 from harness.generated_bucket import GeneratedBucket  # noqa: E402
+from figures import Figures, describe_machine, report  # noqa: E402
 from subjects import (  # noqa: E402
     MIB, Disk, Moorage, Passthrough, Proxy, Rclone, S3fs, Server, cpu_seconds, drop_caches, peak_memory, read_through,
     run, timed,
@@ -28,20 +27,6 @@ ENTRIES = max(10, round(100_000 * SCALE))
 FOLDERS, OBJECTS = 100, max(10, round(10_000 * SCALE))
 RANDOM_READS = max(16, round(200 * SCALE))
 SHAPES = [(latency, rate) for latency in (20, 100) for rate in (500, 1000)]
-
-
-class Figures:
-    """Samples by row and column; the row's goal is a bound for one ratio."""
-
-    def __init__(self):
-        self.samples = {}
-
-    def add(self, row, column, value):
-        self.samples.setdefault(row, {}).setdefault(column, []).append(value)
-
-    def median(self, row, column):
-        values = self.samples.get(row, {}).get(column)
-        return statistics.median(values) if values else None
 
 
 class Bench:
@@ -313,27 +298,6 @@ ROWS = [
 COLUMNS = ["Moorage", "rclone mount", "s3fs", "curl", "moorage list", "passthrough_ll", "local disk"]
 
 
-def report(figures):
-    print(f"\n| median | {' | '.join(COLUMNS)} | compared with | ratio | goal |")
-    print("|---" * (len(COLUMNS) + 4) + "|")
-    missed = []
-    for row, title, other, is_more_better, bound in ROWS:
-        if row not in figures.samples:
-            continue
-        cells = [figures.median(row, column) for column in COLUMNS]
-        text = [f"{value:.3g}" if value is not None else "" for value in cells]
-        theirs = other if isinstance(other, int) else figures.median(row, other)
-        ratio = cells[0] / theirs if theirs else None
-        goal = "" if bound is None else f"{'>=' if is_more_better else '<='} {bound:.2f}"
-        if ratio is not None and bound is not None and (ratio < bound if is_more_better else ratio > bound):
-            missed.append(title)
-            goal += " missed"
-        shown = f"{ratio:.2f}" if ratio is not None else ""
-        print(f"| {title} | {' | '.join(text)} | {other or ''} | {shown} | {goal} |")
-    print()
-    print("missed: " + "; ".join(missed) if missed else "every goal is reached")
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--binary", required=True)
@@ -349,12 +313,8 @@ def main():
         bench.measure(arguments.rounds, arguments.only.split(","))
     finally:
         bench.server.stop()
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1 << 30)
-    rounds = f"{arguments.rounds} rounds" if arguments.rounds > 1 else "1 round"
-    print(f"{os.cpu_count()} cores, {memory} GiB, {platform.system()} {platform.release()}, {rounds}, one server on loopback")
-    if SCALE != 1:
-        print(f"sizes and numbers times {SCALE:g}: the figures mean nothing")
-    report(bench.figures)
+    describe_machine(arguments.rounds, SCALE)
+    report(bench.figures, ROWS, COLUMNS)
 
 
 if __name__ == "__main__":

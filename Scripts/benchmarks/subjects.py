@@ -189,6 +189,9 @@ class Passthrough:
     def start(self):
         run([self.program, "-o", f"source={self.source},cache={self.cache},timeout=1", self.point])
 
+    def pid(self):
+        return serving(self.point)
+
     def stop(self):
         run(["fusermount3", "-u", self.point])
 
@@ -221,6 +224,9 @@ class S3fs:
 
     def start(self):
         run(["s3fs", "bench", self.point, "-o", self.options])
+
+    def pid(self):
+        return serving(self.point)
 
     def stop(self):
         run(["fusermount3", "-u", self.point])

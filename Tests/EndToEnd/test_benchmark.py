@@ -35,3 +35,28 @@ def test_every_row_is_measured(folder):
         assert [name for name, cell in zip(COLUMNS, cells[1:]) if not cell] == EMPTY[title], output
         assert all(float(cell.split()[0]) > 0 for cell in cells[1:] if cell), output
     assert "rclone mount on every row" in output or "behind rclone mount: " in output
+
+
+WRITING_COLUMNS = ["Moorage", "rclone mount", "s3fs", "passthrough_ll", "local disk", "compared with", "ratio", "goal"]
+#: The beginning of each row's title, and how many columns have a figure: those of the server, or the limits too.
+WRITING_ROWS = {
+    "dd of 1 GiB": 5, "until it is remote": 3, "cp -r of 10,000 files": 5, "the same beside rclone": 5,
+    "CPU milliseconds": 4, "until all are remote": 3, "rename of their folder": 5, "until that is remote": 3,
+    "untar of /usr/include": 5, "until all of it is remote": 3, "rm -r of it": 5, "until nothing of it": 3,
+    "cp -r of 6,400 files": 5, "until all of them are remote": 3,
+}
+
+
+@pytest.mark.limit(300)
+def test_every_row_of_writing_is_measured(folder):
+    settings = {"BENCH_BINARY": BINARY, "BENCH_ROUNDS": "1", "BENCH_SCALE": "0.002", "TMPDIR": folder}
+    output = run([os.path.join(ROOT, "Scripts", "bench"), "write"], env=clean_environment() | settings, timeout=280).stdout
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in output.splitlines() if line.startswith("| ")]
+    assert rows[0][1:] == WRITING_COLUMNS, output
+    for (title, count), cells in zip(WRITING_ROWS.items(), rows[1:], strict=True):
+        assert cells[0].startswith(title), output
+        assert len([cell for cell in cells[1:6] if cell]) == count, output
+        assert all(float(cell) >= 0 for cell in cells[1:6] if cell), output
+    goals = {cells[0].split(",")[0]: cells[-1].split()[0] for cells in rows[1:] if cells[-1]}
+    assert goals == {"dd of 1 GiB": ">=", "cp -r of 10": ">=", "the same beside rclone": ">="}, output
+    assert "every goal is reached" in output or "missed: " in output
