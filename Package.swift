@@ -81,7 +81,10 @@ let package = Package(
         // MARK: the mount
         module(
             "FileSystem",
-            ["Base", "Platform", "CShims", "ObjectStore", "Database", "Catalog", "BlockCache", "Journal", "Control"]
+            [
+                "Base", "Platform", "Digests", "CShims", "ObjectStore", "Database", "Catalog", "BlockCache", "Journal",
+                "Control",
+            ]
         ),
         module("FuseBridge", ["Base", "Platform", "Database", "ObjectStore", "FileSystem", "CFuse", "CShims"]),
 

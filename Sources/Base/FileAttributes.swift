@@ -11,13 +11,22 @@ package struct FileAttributes: Hashable, Sendable {
     package var modified: Timestamp
     /// The number of a device (st_rdev, as Linux encodes it); 0 for everything else.
     package var device: UInt32
+    package var extended: ExtendedAttributes
 
-    package init(mode: UInt32, uid: UInt32, gid: UInt32, modified: Timestamp, device: UInt32 = 0) {
+    package init(
+        mode: UInt32,
+        uid: UInt32,
+        gid: UInt32,
+        modified: Timestamp,
+        device: UInt32 = 0,
+        extended: ExtendedAttributes = .none
+    ) {
         self.mode = mode
         self.uid = uid
         self.gid = gid
         self.modified = modified
         self.device = device
+        self.extended = extended
     }
 
     /// The type bits of `mode` (S_IFMT).
@@ -46,12 +55,21 @@ package struct AttributeChanges: Hashable, Sendable {
     package var uid: UInt32?
     package var gid: UInt32?
     package var modified: Timestamp?
+    /// All of them.
+    package var extended: ExtendedAttributes?
 
-    package init(permissions: UInt32? = nil, uid: UInt32? = nil, gid: UInt32? = nil, modified: Timestamp? = nil) {
+    package init(
+        permissions: UInt32? = nil,
+        uid: UInt32? = nil,
+        gid: UInt32? = nil,
+        modified: Timestamp? = nil,
+        extended: ExtendedAttributes? = nil
+    ) {
         self.permissions = permissions
         self.uid = uid
         self.gid = gid
         self.modified = modified
+        self.extended = extended
     }
 }
 
@@ -63,7 +81,8 @@ extension FileAttributes {
             uid: changes.uid ?? uid,
             gid: changes.gid ?? gid,
             modified: changes.modified ?? modified,
-            device: device
+            device: device,
+            extended: changes.extended ?? extended
         )
     }
 }

@@ -117,5 +117,7 @@ final class CatalogStore: Sendable {
         """,
         "ALTER TABLE entry ADD COLUMN earlier TEXT",
         "ALTER TABLE entry ADD COLUMN device INTEGER",
+        // What was asked for before does not tell of them: it is asked for again.
+        "ALTER TABLE entry ADD COLUMN xattr TEXT; UPDATE entry SET has_metadata = 0",
     ]
 }

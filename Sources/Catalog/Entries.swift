@@ -13,7 +13,7 @@ struct Entries {
 
     private static let select = """
         SELECT f.path, e.name, e.kind, e.tag, e.size, e.changed, e.has_metadata, e.mode, e.uid, e.gid, e.modified,
-            e.target, e.has_marker, e.checked_at, e.generation, e.stamp, e.earlier, e.device
+            e.target, e.has_marker, e.checked_at, e.generation, e.stamp, e.earlier, e.device, e.xattr
         FROM folder f JOIN entry e ON e.folder = f.id
         """ + " "
 
@@ -30,7 +30,7 @@ struct Entries {
     func entry(_ name: ObjectKey, in folder: ObjectKey, _ id: Int64) throws(DatabaseError) -> Stamped? {
         let sql = """
             SELECT ?, e.name, e.kind, e.tag, e.size, e.changed, e.has_metadata, e.mode, e.uid, e.gid, e.modified,
-                e.target, e.has_marker, e.checked_at, e.generation, e.stamp, e.earlier, e.device
+                e.target, e.has_marker, e.checked_at, e.generation, e.stamp, e.earlier, e.device, e.xattr
             FROM entry e WHERE e.folder = ? AND e.name = ?
             """
         return try connection.first(sql, [.key(folder), .integer(id), .key(name)]) { Self.decode($0) }
@@ -52,7 +52,7 @@ struct Entries {
     /// The statement that ``put(_:_:stamp:in:_:)`` runs.
     func putting() throws(DatabaseError) -> Statement {
         try connection.statement(
-            "INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            "INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         )
     }
 
@@ -84,6 +84,7 @@ struct Entries {
             row.add(stamp)
             row.add(Self.list(entry.earlierGenerations))
             row.add(metadata?.device.map { Int64($0) })
+            row.add(metadata.flatMap { $0.extended.isEmpty ? nil : $0.extended.text })
         }
     }
 
@@ -130,7 +131,8 @@ struct Entries {
                 uid: row.optionalInteger(8).map { UInt32(truncatingIfNeeded: $0) },
                 gid: row.optionalInteger(9).map { UInt32(truncatingIfNeeded: $0) },
                 modified: row.optionalTime(10),
-                device: row.optionalInteger(17).map { UInt32(truncatingIfNeeded: $0) }
+                device: row.optionalInteger(17).map { UInt32(truncatingIfNeeded: $0) },
+                extended: row.optionalText(18).flatMap { ExtendedAttributes(text: $0) } ?? .none
             )
         }
         let version = row.optionalInteger(4).map { size in

@@ -24,6 +24,8 @@ package enum FileError: Error, Hashable, Sendable, CustomStringConvertible {
     case notListed
     /// No such extended attribute.
     case noAttribute
+    /// The object has no room for these extended attributes.
+    case attributesTooLarge
     /// The caller's buffer is too small for an extended attribute.
     case bufferTooSmall
     /// The file is larger than anything the remote may hold.
@@ -67,6 +69,7 @@ package enum FileError: Error, Hashable, Sendable, CustomStringConvertible {
         case .notSupported: "not supported"
         case .notListed: "the remote does not list this folder"
         case .noAttribute: "no such attribute"
+        case .attributesTooLarge: "the object has no room for these extended attributes"
         case .bufferTooSmall: "the buffer is too small"
         case .tooLarge: "larger than an object may be"
         case .badHandle: "not open for this"

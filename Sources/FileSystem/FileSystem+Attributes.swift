@@ -26,7 +26,7 @@ extension FileSystem {
             // Cutting a file to the length it has counts as a change of content (POSIX), though nothing is sent for it.
             if isChange { try truncate(inode, to: size) } else { changes.modified = changes.modified ?? .now() }
         }
-        if changes != AttributeChanges() { try change(inode, changes) }
+        if changes != AttributeChanges() { try change(inode) { _ in changes } }
         inode.state.withLock { state in
             if let accessed { state.times.setAccessed(accessed) }
             state.noteStatusChange(isTimeSet: changes.modified != nil)
@@ -34,7 +34,11 @@ extension FileSystem {
         return status(of: inode)
     }
 
-    private func change(_ inode: Inode, _ changes: AttributeChanges) throws(FileError) {
+    /// Makes the changes that follow from the present attributes.
+    func change(
+        _ inode: Inode,
+        _ changes: (FileAttributes) throws(FileError) -> AttributeChanges
+    ) throws(FileError) {
         // The row keeps all attributes, so those that do not change must be known.
         try knowingName(of: inode) { () throws(FileError) in
             guard let path = table.path(of: inode.number), case .remote(_, nil) = try presence(path) else { return }
@@ -72,16 +76,19 @@ extension FileSystem {
     /// True when the journal has a row for it.
     private func change(
         _ inode: Inode,
-        _ changes: AttributeChanges,
+        _ changes: (FileAttributes) throws(FileError) -> AttributeChanges,
         _ knowledge: Knowledge
     ) throws(FileError) -> Bool {
         let isDetached = inode.state.withLock { $0.isDetached }
         // The root has no object of its own; what is removed has none any more.
         guard inode.number != InodeTable.rootNumber, !isDetached, let path = table.path(of: inode.number) else {
+            let attributes = inode.state.withLock { $0.attributes }
+            let changes = try changes(attributes)
             inode.state.withLock { $0.attributes = $0.attributes.applying(changes) }
             return false
         }
         guard try follow(inode, at: path) else { throw .stale }
+        let changes = try changes(inode.state.withLock { $0.attributes })
         let node = try translating {
             try journal.setAttributes(at: path, remote: try view.state(of: path, as: knowledge), changes)
         }

@@ -8,19 +8,81 @@ internal import Journal
 internal import Platform
 internal import Synchronization
 
-/// Moorage's own extended attributes, which say how a file stands at the remote, and pin it.
+/// Extended attributes: those that are kept with the objects, and Moorage's own, which say how a file stands at the
+/// remote, and pin it.
 extension FileSystem {
-    private static let prefix = "user.moorage."
-    private static let pin = "user.moorage.pin"
+    private static let own = Array("user.moorage.".utf8)
+    private static let pin = ObjectKey("user.moorage.pin")
+    private static let trusted = Array("trusted.".utf8)
+    private static let kept = [Array("user.".utf8), trusted]
 
     package func extendedAttribute(_ number: InodeNumber, _ name: ObjectKey) throws(FileError) -> [UInt8] {
-        guard name.string.hasPrefix(Self.prefix) else {
-            // Told that there are no ACLs and capabilities at all, programs such as ls ask once and not for every file.
-            throw name.string.hasPrefix("user.") ? .noAttribute : .notSupported
+        if name.bytes.starts(with: Self.own) { return try ownAttribute(number, name) }
+        // Told that there are no ACLs and capabilities at all, programs such as ls ask once and not for every file.
+        guard Self.isKept(name) else { throw .notSupported }
+        let inode = try inode(number)
+        try learnAttributes(of: inode)
+        guard let value = inode.state.withLock({ $0.attributes }).extended.value(of: name.bytes) else {
+            throw .noAttribute
         }
+        return value
+    }
+
+    /// The names of what is kept with the object; Moorage's own are not told: a copy of a file must not try to carry
+    /// them along.
+    package func extendedAttributes(_ number: InodeNumber, caller: Caller) throws(FileError) -> [ObjectKey] {
+        let inode = try inode(number)
+        try learnAttributes(of: inode)
+        return inode.state.withLock { $0.attributes }.extended.names.map { ObjectKey(bytes: $0) }.filter {
+            guard Self.isKept($0), !$0.bytes.starts(with: Self.own) else { return false }
+            return caller.uid == 0 || !$0.bytes.starts(with: Self.trusted)
+        }
+    }
+
+    package func setExtendedAttribute(
+        _ number: InodeNumber,
+        _ name: ObjectKey,
+        _ value: [UInt8],
+        _ condition: ExtendedAttributeCondition = .any
+    ) throws(FileError) {
+        if name.bytes.starts(with: Self.own) { return try setOwnAttribute(number, name, value) }
+        guard Self.isKept(name) else { throw .notSupported }
+        guard !Self.kept.contains(name.bytes) else { throw .invalidArgument }
+        try changeExtended(number, name) { extended throws(FileError) in
+            try extended.setting(name.bytes, to: value, condition)
+        }
+    }
+
+    package func removeExtendedAttribute(_ number: InodeNumber, _ name: ObjectKey) throws(FileError) {
+        if name.bytes.starts(with: Self.own) { return try removeOwnAttribute(number, name) }
+        guard Self.isKept(name) else { throw .noAttribute }
+        try changeExtended(number, name) { extended throws(FileError) in try extended.removing(name.bytes) }
+    }
+
+    /// Whether attributes of this name are kept with objects; others may come from other tools, and are carried along.
+    private static func isKept(_ name: ObjectKey) -> Bool { kept.contains { name.bytes.starts(with: $0) } }
+
+    private func changeExtended(
+        _ number: InodeNumber,
+        _ name: ObjectKey,
+        _ body: (ExtendedAttributes) throws(FileError) -> ExtendedAttributes
+    ) throws(FileError) {
+        try ensureWritable()
+        let inode = try inode(number)
+        let mayHave = inode.kind == .file || inode.kind == .directory || name.bytes.starts(with: Self.trusted)
+        guard mayHave else { throw .notPermitted }
+        try change(inode) { attributes throws(FileError) in
+            AttributeChanges(extended: try body(attributes.extended))
+        }
+        inode.state.withLock { $0.noteStatusChange(isTimeSet: false) }
+    }
+}
+
+extension FileSystem {
+    private func ownAttribute(_ number: InodeNumber, _ name: ObjectKey) throws(FileError) -> [UInt8] {
         let inode = try inode(number)
         let path = try path(of: number)
-        switch name.string.dropFirst(Self.prefix.count) {
+        switch String(decoding: name.bytes.dropFirst(Self.own.count), as: UTF8.self) {
         case "state": return Array(try uploadState(of: inode, path).state.utf8)
         case "progress": return Array(decimal(try uploadState(of: inode, path).progress).utf8)
         case "waiting": return Array(try uploadState(of: inode, path).waiting.utf8)
@@ -37,14 +99,9 @@ extension FileSystem {
         }
     }
 
-    package func setExtendedAttribute(
-        _ number: InodeNumber,
-        _ name: ObjectKey,
-        _ value: [UInt8]
-    ) throws(FileError) {
-        guard name.string == Self.pin else {
-            throw name.string.hasPrefix(Self.prefix) ? .notPermitted : .notSupported
-        }
+    /// Sets the pin, the one of Moorage's own that can be set.
+    private func setOwnAttribute(_ number: InodeNumber, _ name: ObjectKey, _ value: [UInt8]) throws(FileError) {
+        guard name == Self.pin else { throw .notPermitted }
         switch String(decoding: value, as: UTF8.self) {
         case "1": _ = try changePins(number) { $0.insert($1) }
         case "0": _ = try changePins(number) { $0.remove($1) }
@@ -65,12 +122,9 @@ extension FileSystem {
         }
     }
 
-    package func removeExtendedAttribute(_ number: InodeNumber, _ name: ObjectKey) throws(FileError) {
-        if name.string == Self.pin {
-            guard try changePins(number, { $0.remove($1) }) else { throw .noAttribute }
-            return
-        }
-        throw name.string.hasPrefix(Self.prefix) ? .notPermitted : .noAttribute
+    private func removeOwnAttribute(_ number: InodeNumber, _ name: ObjectKey) throws(FileError) {
+        guard name == Self.pin else { throw .notPermitted }
+        guard try changePins(number, { $0.remove($1) }) else { throw .noAttribute }
     }
 
     private func uploadState(of inode: Inode, _ path: ObjectKey) throws(FileError) -> UploadState {

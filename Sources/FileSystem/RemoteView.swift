@@ -97,7 +97,8 @@ final class RemoteView: Sendable {
             mode: mode,
             uid: metadata.uid ?? options.uid,
             gid: metadata.gid ?? options.gid,
-            modified: metadata.modified ?? entry.version?.lastModified ?? startedAt
+            modified: metadata.modified ?? entry.version?.lastModified ?? startedAt,
+            extended: metadata.extended
         )
         if attributes.isDevice { attributes.device = metadata.device ?? 0 }
         return attributes

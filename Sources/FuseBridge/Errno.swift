@@ -27,6 +27,7 @@ extension FileError {
         // As with a folder that may be searched but not read.
         case .notListed: EACCES
         case .noAttribute: ENODATA
+        case .attributesTooLarge: ENOSPC
         case .bufferTooSmall: ERANGE
         case .tooLarge: EFBIG
         case .badHandle: EBADF

@@ -6,10 +6,12 @@ internal import CFuse
 internal import FileSystem
 internal import Glibc
 
-/// Extended attributes: Moorage's own, read-only but for the pin and the one that refreshes.
+/// Extended attributes: those kept with the objects, and Moorage's own.
 extension Operations {
     static func addExtendedAttributes(to table: inout fuse_lowlevel_ops) {
         table.getxattr = { raw, number, text, size in
+            // Before every write the kernel asks for security.capability: no lock is taken for the answer.
+            guard isKnown(text) else { return refuse(raw) }
             guard let request = Request(raw) else { return }
             do throws(FileError) {
                 let value = try request.interruptible { () throws(FileError) in
@@ -20,30 +22,29 @@ extension Operations {
                     if size > 0 { try Operations.refresh(request, number) }
                     return Array("1".utf8)
                 }
-                if size == 0 {
-                    _ = fuse_reply_xattr(request.raw, value.count)
-                } else if value.count > size {
-                    request.fail(.bufferTooSmall)
-                } else {
-                    _ = value.withUnsafeBytes {
-                        fuse_reply_buf(request.raw, $0.baseAddress?.assumingMemoryBound(to: CChar.self), $0.count)
-                    }
-                }
+                answer(request, value, size)
             } catch {
                 request.fail(error)
             }
         }
-        table.listxattr = { raw, _, size in
-            // The virtual attributes are not listed: a copy of a file must not try to carry them along.
-            guard let raw else { return }
-            _ = size == 0 ? fuse_reply_xattr(raw, 0) : fuse_reply_buf(raw, nil, 0)
+        table.listxattr = { raw, number, size in
+            guard let request = Request(raw) else { return }
+            do throws(FileError) {
+                let names = try request.interruptible { () throws(FileError) in
+                    try request.fileSystem.extendedAttributes(number, caller: request.caller)
+                }
+                answer(request, names.flatMap { $0.bytes + [0] }, size)
+            } catch {
+                request.fail(error)
+            }
         }
-        table.setxattr = { raw, number, text, value, size, _ in
+        table.setxattr = { raw, number, text, value, size, flags in
+            guard isKnown(text) else { return refuse(raw) }
             guard let request = Request(raw) else { return }
             if name(text) == Operations.refreshAttribute { return Operations.refreshAfterAnswer(request, number) }
             request.acknowledge { () throws(FileError) in
-                let bytes = UnsafeRawBufferPointer(start: value, count: size)
-                try request.fileSystem.setExtendedAttribute(number, name(text), Array(bytes))
+                let bytes = Array(UnsafeRawBufferPointer(start: value, count: size))
+                try request.fileSystem.setExtendedAttribute(number, name(text), bytes, try condition(flags))
             }
         }
         table.removexattr = { raw, number, text in
@@ -52,6 +53,39 @@ extension Operations {
                 try request.fileSystem.removeExtendedAttribute(number, name(text))
             }
         }
+    }
+}
+
+/// Whether attributes of such a name exist here at all.
+private func isKnown(_ name: UnsafePointer<CChar>?) -> Bool {
+    guard let name else { return false }
+    return strncmp(name, "user.", 5) == 0 || strncmp(name, "trusted.", 8) == 0
+}
+
+private func refuse(_ raw: fuse_req_t?) {
+    if let raw { _ = fuse_reply_err(raw, FileError.notSupported.code) }
+}
+
+/// Answers with a value, or with its length where that was asked for.
+private func answer(_ request: Request, _ value: [UInt8], _ size: Int) {
+    if size == 0 {
+        _ = fuse_reply_xattr(request.raw, value.count)
+    } else if value.count > size {
+        request.fail(.bufferTooSmall)
+    } else {
+        _ = value.withUnsafeBytes {
+            fuse_reply_buf(request.raw, $0.baseAddress?.assumingMemoryBound(to: CChar.self), $0.count)
+        }
+    }
+}
+
+private func condition(_ flags: Int32) throws(FileError) -> ExtendedAttributeCondition {
+    switch flags {
+    case 0: .any
+    // XATTR_CREATE and XATTR_REPLACE
+    case 1: .absent
+    case 2: .present
+    default: throw .invalidArgument
     }
 }
 

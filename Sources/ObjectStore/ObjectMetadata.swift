@@ -12,6 +12,7 @@ package struct ObjectMetadata: Hashable, Sendable {
     package var modified: Timestamp?
     /// The number of a device, as GeeseFS writes it; of FIFOs and sockets 0.
     package var device: UInt32?
+    package var extended: ExtendedAttributes
     package var contentType: String?
     /// Other user metadata, lower-case names without the `x-amz-meta-` prefix.
     package var other: [String: String]
@@ -22,6 +23,7 @@ package struct ObjectMetadata: Hashable, Sendable {
         gid: UInt32? = nil,
         modified: Timestamp? = nil,
         device: UInt32? = nil,
+        extended: ExtendedAttributes = .none,
         contentType: String? = nil,
         other: [String: String] = [:]
     ) {
@@ -30,6 +32,7 @@ package struct ObjectMetadata: Hashable, Sendable {
         self.gid = gid
         self.modified = modified
         self.device = device
+        self.extended = extended
         self.contentType = contentType
         self.other = other
     }

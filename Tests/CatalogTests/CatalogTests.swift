@@ -113,6 +113,30 @@ import Testing
         #expect(try catalog.entry(key("a"))?.metadata != nil)
     }
 
+    @Test func extendedAttributesAreKeptWithTheOthers() throws {
+        defer { removeAll() }
+        let extended = try #require(ExtendedAttributes(text: "%7B%22user.a%22%3A%22%22%7D"))
+        let metadata = ObjectMetadata(mode: 0o100_600, extended: extended)
+        try catalog.committed(key("a"), version: version("1"), metadata: metadata, generation: 1, at: time)
+        #expect(try catalog.entry(key("a"))?.metadata == metadata)
+        try catalog.committed(key("a"), version: version("1"), metadata: ObjectMetadata(), generation: 1, at: time)
+        #expect(try catalog.entry(key("a"))?.metadata == ObjectMetadata())
+    }
+
+    /// An earlier version of the program did not ask for extended attributes: a change would take them away.
+    @Test func whatAnEarlierVersionAskedForIsAskedForAgain() throws {
+        defer { removeAll() }
+        let metadata = ObjectMetadata(mode: 0o100_600)
+        try catalog.committed(key("a"), version: version("1"), metadata: metadata, generation: 1, at: time)
+        let old = try Database(path: directory + "/catalog.sqlite")
+        try old.write { connection throws(DatabaseError) in
+            try connection.run("ALTER TABLE entry DROP COLUMN xattr")
+            try connection.run("PRAGMA user_version = 3")
+        }
+        let now = try #require(try Catalog(directory: directory).entry(key("a")))
+        #expect(now.metadata == nil && now.version == version("1") && now.committedGeneration == 1)
+    }
+
     @Test func metadataStaysWithItsVersionOnly() throws {
         defer { removeAll() }
         try list("", [page([("a", "1")])])

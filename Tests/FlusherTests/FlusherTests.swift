@@ -243,6 +243,40 @@ import Testing
         }
     }
 
+    @Test func newExtendedAttributesTravelWithoutTheContentAlsoAfterALostAnswer() throws {
+        let store = FakeStore()
+        let attributes = FlusherFixture.attributes
+        let metadata = ObjectMetadata(
+            mode: attributes.mode,
+            uid: attributes.uid,
+            gid: attributes.gid,
+            modified: attributes.modified
+        )
+        let version = store.foreign("a", bytes(5000, 1), metadata: metadata)
+        let extended = try #require(ExtendedAttributes(text: "%7B%22user.a%22%3A%22%22%7D"))
+        try withFlusher(store) { fixture, client in
+            // The first request is lost: what is there then looks like the copy but for these attributes.
+            store.hook.withLock { hook in
+                hook.call = { name, _ in
+                    if name == "copy" { store.state.withLock { $0.isOffline = true } }
+                }
+            }
+            try fixture.journal.setAttributes(
+                at: ObjectKey("a"),
+                remote: .file(version, attributes),
+                AttributeChanges(extended: extended)
+            )
+            _ = try client.call(.wake(volume: nil))
+            for _ in 0..<1000 where store.requests("copy") == 0 { usleep(10_000) }
+            store.hook.withLock { $0.call = nil }
+            usleep(100_000)
+            store.state.withLock { $0.isOffline = false }
+            let left = try fixture.flush(client)
+            #expect(left.isEmpty && store.objects[ObjectKey("a")]?.metadata.extended == extended)
+            #expect(store.bodyBytes == 0)
+        }
+    }
+
     @Test func aPartlyRewrittenFileIsFilledUpFromTheRemote() throws {
         let store = FakeStore()
         let old = bytes(100_000, 1)

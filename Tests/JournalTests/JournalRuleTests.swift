@@ -31,6 +31,37 @@ import Testing
         #expect(row.attributes.mode == FileAttributes.characterDeviceType | 0o644)
     }
 
+    @Test func extendedAttributesStayWithTheRow() throws {
+        let extended = try #require(ExtendedAttributes(text: "%7B%22user.a%22%3A%22%22%7D"))
+        try fixture.save("f")
+        for path: ObjectKey in ["a", "f"] {
+            let remote: RemoteState = path == "a" ? remoteFile : .absent
+            try journal.setAttributes(at: path, remote: remote, AttributeChanges(extended: extended))
+            #expect(try fixture.row(path).attributes.extended == extended)
+        }
+        try fixture.save("f", "other")
+        try journal.rename(from: "f", to: "g", sourceRemote: .absent, targetRemote: .absent)
+        try fixture.recover()
+        #expect(try fixture.row("g").attributes.extended == extended)
+        // As at the remote again.
+        #expect(
+            try journal.setAttributes(at: "a", remote: remoteFile, AttributeChanges(extended: ExtendedAttributes.none))
+                == nil
+        )
+        #expect(try fixture.row("g").attributes.permissions == 0o644)
+    }
+
+    @Test func aJournalOfAnEarlierVersionIsTakenOn() throws {
+        try fixture.save("f")
+        let old = try Database(path: fixture.scratch.path + "/journal.sqlite")
+        try old.write { connection throws(DatabaseError) in
+            try connection.run("ALTER TABLE node DROP COLUMN xattr")
+            try connection.run("PRAGMA user_version = 5")
+        }
+        try fixture.recover()
+        #expect(try fixture.row("f").attributes == .file())
+    }
+
     @Test func aFileThatIsCreatedAndRemovedLeavesNothing() throws {
         try fixture.save("a")
         try journal.remove(at: "a", remote: .absent)

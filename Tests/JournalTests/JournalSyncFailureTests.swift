@@ -177,7 +177,8 @@ import Testing
     private static let older =
         """
         ALTER TABLE generation DROP COLUMN doubt; ALTER TABLE node DROP COLUMN device;
-        ALTER TABLE transfer DROP COLUMN composition; PRAGMA user_version = 3
+        ALTER TABLE transfer DROP COLUMN composition; ALTER TABLE node DROP COLUMN xattr;
+        PRAGMA user_version = 3
         """
 
     @Test func aJournalOfAnOlderVersionIsBroughtUpToDate() throws {

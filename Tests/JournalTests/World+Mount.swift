@@ -151,7 +151,8 @@ extension World {
         note("chmod \(path)")
         let changes = AttributeChanges(
             permissions: random.chance(50) ? random.pick([0o600, 0o644, 0o755]) : nil,
-            modified: random.chance(50) ? Timestamp(seconds: tick()) : nil
+            modified: random.chance(50) ? Timestamp(seconds: tick()) : nil,
+            extended: random.chance(30) ? ExtendedAttributes(text: random.pick(["", "%7B%7D", "other"]) ?? "") : nil
         )
         try journal.setAttributes(at: path, remote: remoteState(path), changes)
         switch entry {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+import Base
 import HTTPWire
 import ObjectStore
 import Testing
@@ -34,6 +35,18 @@ import Testing
             let fields = S3Metadata.fields(ObjectMetadata(mode: type | permissions, device: 0))
             #expect(S3Metadata.read(fields).mode == type | permissions)
         }
+    }
+
+    @Test func extendedAttributesTravelAsTheyAre() throws {
+        let text = "%7B%22user.a%22%3A%22AQ%3D%3D%22%7D"
+        let metadata = ObjectMetadata(extended: try #require(ExtendedAttributes(text: text)))
+        let fields = S3Metadata.fields(metadata)
+        #expect(fields["x-amz-meta-xattr"] == text)
+        #expect(S3Metadata.read(fields) == metadata)
+        #expect(S3Metadata.fields(ObjectMetadata()).fields.isEmpty)
+        var foreign = HTTPFields()
+        foreign.append("X-Amz-Meta-Xattr", "no t\u{e9}xt")
+        #expect(S3Metadata.read(foreign) == ObjectMetadata())
     }
 
     @Test func deviceNumbersTravelWithTheObject() {

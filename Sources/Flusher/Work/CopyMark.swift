@@ -14,6 +14,7 @@ struct CopyMark: Hashable {
     private let gid: UInt32
     private let modified: Timestamp
     private let device: UInt32
+    private let extended: ExtendedAttributes
     private let size: Int64
 
     init(_ attributes: FileAttributes, size: Int64) {
@@ -22,13 +23,14 @@ struct CopyMark: Hashable {
         gid = attributes.gid
         modified = attributes.modified
         device = attributes.device
+        extended = attributes.extended
         self.size = size
     }
 
     /// Reads what ``text`` wrote; nil for anything else.
     init?(_ text: String) {
         let words = text.split(separator: " ")
-        guard (6...7).contains(words.count), words[0] == "copy", let mode = UInt32(words[1]),
+        guard (6...8).contains(words.count), words[0] == "copy", let mode = UInt32(words[1]),
             let uid = UInt32(words[2]), let gid = UInt32(words[3]), let modified = Int64(words[4]),
             let size = Int64(words[5])
         else { return nil }
@@ -36,13 +38,15 @@ struct CopyMark: Hashable {
         self.uid = uid
         self.gid = gid
         self.modified = Timestamp(nanoseconds: modified)
-        device = words.count == 7 ? UInt32(words[6]) ?? 0 : 0
+        device = words.count > 6 ? UInt32(words[6]) ?? 0 : 0
+        extended = words.count > 7 ? ExtendedAttributes(text: String(words[7])) ?? .none : .none
         self.size = size
     }
 
     /// The form kept in the journal, in the place of an entity tag.
     var text: String {
         let text = "copy \(mode) \(uid) \(gid) \(modified.nanoseconds) \(size)"
+        guard extended.isEmpty else { return "\(text) \(device) \(extended.text)" }
         return device == 0 ? text : "\(text) \(device)"
     }
 
@@ -51,6 +55,6 @@ struct CopyMark: Hashable {
         guard let time = found.metadata.modified, found.version.size == size else { return false }
         let isSameTime = time == modified || (time.nanosecondsOfSecond == 0 && time.seconds == modified.seconds)
         return isSameTime && found.metadata.mode == mode && found.metadata.uid == uid && found.metadata.gid == gid
-            && found.metadata.device ?? 0 == device
+            && found.metadata.device ?? 0 == device && found.metadata.extended == extended
     }
 }

@@ -128,6 +128,7 @@ extension ObjectMetadata {
             gid: attributes.gid,
             modified: attributes.modified,
             device: attributes.isSpecial ? attributes.device : nil,
+            extended: attributes.extended,
             contentType: attributes.isDirectory ? "application/x-directory" : nil
         )
     }
@@ -136,5 +137,6 @@ extension ObjectMetadata {
     func shows(_ attributes: FileAttributes) -> Bool {
         mode == attributes.mode && uid == attributes.uid && gid == attributes.gid
             && modified?.seconds == attributes.modified.seconds && device ?? 0 == attributes.device
+            && extended == attributes.extended
     }
 }

@@ -9,9 +9,9 @@ extension Tables {
         n.id, n.parent, n.name, n.kind, n.mode, n.uid, n.gid, n.modified, n.target, n.base, n.base_tag, n.base_size,
         n.base_modified, n.has_remote_directory, n.is_open, n.changed_at, n.attribute_sequence, n.sequence,
         n.first_sequence, n.is_paused, n.not_before, n.priority, n.attempts, n.next_attempt, n.last_error, n.attention,
-        n.conflict_of, n.device
+        n.conflict_of, n.device, n.xattr
         """
-    private static let nodeColumnCount: Int32 = 28
+    private static let nodeColumnCount: Int32 = 29
 
     private static let selectNode =
         "SELECT \(nodeColumns), \(generationColumns) FROM node n LEFT JOIN generation g ON g.id = n.generation "
@@ -46,7 +46,8 @@ extension Tables {
             uid: UInt32(truncatingIfNeeded: row.integer(5)),
             gid: UInt32(truncatingIfNeeded: row.integer(6)),
             modified: row.time(7),
-            device: UInt32(truncatingIfNeeded: row.integer(27))
+            device: UInt32(truncatingIfNeeded: row.integer(27)),
+            extended: row.optionalText(28).flatMap { ExtendedAttributes(text: $0) } ?? .none
         )
     }
 
@@ -107,8 +108,8 @@ extension Tables {
             INSERT INTO node (parent, name, kind, mode, uid, gid, modified, target, generation, base, base_tag,
                 base_size, base_modified, has_remote_directory, is_open, changed_at, attribute_sequence, sequence,
                 first_sequence, is_paused, not_before, priority, attempts, next_attempt, last_error, attention,
-                conflict_of, device)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                conflict_of, device, xattr)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
             """,
             Self.columns(node)
         )
@@ -122,7 +123,7 @@ extension Tables {
                 generation = ?, base = ?, base_tag = ?, base_size = ?, base_modified = ?, has_remote_directory = ?,
                 is_open = ?, changed_at = ?, attribute_sequence = ?, sequence = ?, first_sequence = ?, is_paused = ?,
                 not_before = ?, priority = ?, attempts = ?, next_attempt = ?, last_error = ?, attention = ?,
-                conflict_of = ?, device = ?
+                conflict_of = ?, device = ?, xattr = ?
             WHERE id = ?
             """,
             Self.columns(node) + [.integer(node.id.value)]
@@ -169,6 +170,7 @@ extension Tables {
             .integer(schedule.isPaused), .time(schedule.notBefore), .integer(schedule.priority),
             .integer(schedule.attempts), .time(schedule.nextAttempt), .text(schedule.lastError),
             .text(schedule.attention), .key(node.conflictOf), .integer(Int64(attributes.device)),
+            .text(attributes.extended.isEmpty ? nil : attributes.extended.text),
         ]
         return values
     }

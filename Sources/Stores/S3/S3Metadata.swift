@@ -18,6 +18,7 @@ enum S3Metadata {
         if let gid = metadata.gid { fields.append(prefix + "gid", String(gid)) }
         if let time = metadata.modified { fields.append(prefix + "mtime", format(time)) }
         if let device = metadata.device { fields.append(prefix + "rdev", String(device)) }
+        if !metadata.extended.isEmpty { fields.append(prefix + "xattr", metadata.extended.text) }
         for (name, value) in metadata.other.sorted(by: { $0.key < $1.key }) {
             fields.append(prefix + name, value)
         }
@@ -38,6 +39,7 @@ enum S3Metadata {
             case "gid": metadata.gid = UInt32(value)
             case "mtime": metadata.modified = time(value)
             case "rdev": metadata.device = UInt32(value)
+            case "xattr": metadata.extended = ExtendedAttributes(text: value) ?? .none
             case let other: metadata.other[String(other)] = value
             }
         }
