@@ -14,6 +14,9 @@ package enum ControlReply: Codable, Sendable {
     case uploads(uploads: [UploadReport])
     /// The uploads a verb applied to, and lines about those it could not.
     case changed(uploads: [UploadReport], refused: [String])
+    case conflicts(conflicts: [ConflictReport])
+    /// The conflicts that are settled now, as they were, and lines about those that are not.
+    case resolved(conflicts: [ConflictReport], refused: [String])
     /// How far a flush is. Several may come before `flushed`.
     case progress(progress: FlushProgress)
     /// A flush is over: `remaining` is empty on success.

@@ -17,6 +17,10 @@ package enum ControlRequest: Codable, Sendable {
     case uploads(selection: UploadSelection)
     /// A verb on uploads; answered with `changed`.
     case change(verb: UploadVerb, selection: UploadSelection)
+    /// Answered with `conflicts`; an empty selection means all.
+    case conflicts(selection: UploadSelection)
+    /// Settles conflicts, whose paths or copies are selected; answered with `resolved`.
+    case resolve(keep: ConflictReport.Choice, selection: UploadSelection)
     /// Uploads everything under the selection now; `progress` replies, then `flushed`.
     case flush(selection: UploadSelection, timeout: Double?)
     /// From now on events are sent on this connection.

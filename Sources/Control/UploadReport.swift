@@ -4,9 +4,12 @@
 /// The document of `uploads list --json`.
 package struct UploadsReport: Codable, Sendable {
     package var uploads: [UploadReport]
+    /// What waits for a person's decision; nil where only the uploads are told.
+    package var conflicts: [ConflictReport]?
 
-    package init(uploads: [UploadReport]) {
+    package init(uploads: [UploadReport], conflicts: [ConflictReport]? = nil) {
         self.uploads = uploads
+        self.conflicts = conflicts
     }
 }
 

@@ -276,14 +276,14 @@ import Testing
 
     @Test func aConflictMovesOursBesideTheirs() throws {
         let node = try fixture.edit("a.txt")
-        let moved = try journal.moveToConflict(node, copy: "a (conflict).txt", remote: "12 bytes")
+        let moved = try journal.moveToConflict(node, copy: "a (conflict).txt", remote: fixture.new)
         #expect(moved?.base == .absent && moved?.conflictOf == "a.txt")
         #expect(try fixture.paths() == ["a (conflict).txt"])
         #expect(try journal.conflicts().map(\.copy.string) == ["a (conflict).txt"])
         #expect(try journal.counts().conflicts == 1)
         let other = try fixture.edit("b.txt")
         let error = #expect(throws: JournalError.self) {
-            _ = try journal.moveToConflict(other, copy: "a (conflict).txt", remote: "")
+            _ = try journal.moveToConflict(other, copy: "a (conflict).txt", remote: fixture.new)
         }
         #expect(error?.kind == .constraint)
         #expect(try journal.conflicts().count == 1)
@@ -293,7 +293,7 @@ import Testing
         for name in ["a", "b", "c"] as [ObjectKey] {
             let node = try fixture.save(name)
             let copy = ObjectKey("\(name) (conflict)")
-            _ = try journal.moveToConflict(node, copy: copy, remote: "")
+            _ = try journal.moveToConflict(node, copy: copy, remote: fixture.new)
         }
         #expect(try journal.counts().conflicts == 3)
         try journal.remove(at: "a (conflict)", remote: .absent)
@@ -303,9 +303,10 @@ import Testing
         _ = try journal.createDirectory(at: "d", attributes: .directory(), remote: .absent)
         try journal.rename(from: "c", to: "d/c", sourceRemote: fixture.remoteFile, targetRemote: .absent)
         let node = try fixture.row("d/c")
-        _ = try journal.moveToConflict(node, copy: "d/c (conflict)", remote: "")
+        _ = try journal.moveToConflict(node, copy: "d/c (conflict)", remote: fixture.new)
         try journal.renameDirectory(from: "d", to: "e", sourceRemote: folder, targetRemote: .absent, entries: [])
         #expect(try journal.conflicts().map(\.copy) == ["c (conflict)", "e/c (conflict)"])
+        #expect(try journal.conflicts().map(\.path) == ["c", "e/c"])
     }
 
     @Test func metadataFollowsAVersionThatOthersMade() throws {

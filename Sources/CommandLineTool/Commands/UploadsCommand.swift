@@ -7,31 +7,40 @@ internal import Control
 enum UploadsCommand {
     static let definition = CommandDefinition(
         name: "uploads",
-        operands: "[list|pause|resume|now|cancel|retry|why] [PATH|ID ...]",
+        operands: "[list|pause|resume|now|cancel|retry|why|resolve] [PATH|ID ...]",
         operandCount: 0...100_000,
         flags: [
             FlagDefinition("json", nil, "print one JSON document"),
-            FlagDefinition("all", nil, "every upload (pause, resume, now, cancel, retry, why)"),
+            FlagDefinition("all", nil, "every upload (pause, resume, now, cancel, retry, why), or conflict (resolve)"),
+            FlagDefinition("keep", "WHICH", "mine, theirs or both (resolve)"),
         ],
         summary: "list what is not remote yet, and pause, hurry or cancel it",
         details:
             """
-            list            what is pending, its progress, and why it waits
+            list            what is pending, its progress, and why it waits; what met a conflict
             pause, resume   hold uploads; the parts sent so far are kept
             now             start without regard to quiet period and backoff
             retry           like now, also for what needs attention
             cancel          give up the local change: the remote's content shows again
             why             why an upload waits, and until when
+            resolve         settle a conflict: PATH is the file, or the copy of ours beside it
+              --keep mine     our copy takes the file's place, if the remote's version is still the one that was met
+              --keep theirs   the copy is deleted
+              --keep both     both stay as they are
             """
     ) { arguments throws(CommandFailure) in
         let verb = arguments.operands.first ?? "list"
         let words = Array(arguments.operands.dropFirst())
         switch verb {
+        case "resolve": return try ConflictResolution.run(arguments, words)
+        case _ where arguments.has("keep"): throw .usage("uploads \(verb): --keep goes with resolve")
         case "list": return try list(words, json: arguments.has("json"))
         case "why": return try why(words, all: arguments.has("all"), json: arguments.has("json"))
         default:
             guard let verb = UploadVerb(rawValue: verb) else {
-                throw .usage("uploads: unknown verb \(verb): use list, pause, resume, now, cancel, retry or why")
+                throw .usage(
+                    "uploads: unknown verb \(verb): use list, pause, resume, now, cancel, retry, why or resolve"
+                )
             }
             return try change(verb, words, all: arguments.has("all"), json: arguments.has("json"))
         }
@@ -39,8 +48,10 @@ enum UploadsCommand {
 
     private static func list(_ words: [String], json: Bool) throws(CommandFailure) -> Int32 {
         let instance = try Instance.current()
-        let uploads = try fetch(instance, try selections(words, instance))
-        try show(uploads, json: json) { UploadText.table($0) }
+        let selections = try selections(words, instance)
+        let uploads = try fetch(instance, selections)
+        let conflicts = try fetchConflicts(instance, selections)
+        try show(uploads, conflicts, json: json) { UploadText.table($0) + UploadText.conflicts(conflicts) }
         return 0
     }
 
@@ -103,6 +114,20 @@ enum UploadsCommand {
         return result
     }
 
+    private static func fetchConflicts(
+        _ instance: Instance,
+        _ selections: [UploadSelection]
+    ) throws(CommandFailure) -> [ConflictReport] {
+        let client = try instance.connect()
+        var result: [ConflictReport] = []
+        for selection in selections where selection.ids.isEmpty {
+            // A flusher of an earlier version that still runs does not know what is asked.
+            guard case .conflicts(let conflicts)? = try? client.ask(.conflicts(selection: selection)) else { continue }
+            result += conflicts
+        }
+        return result
+    }
+
     /// One upload may be named twice, by its path and by its id.
     private static func add(_ uploads: [UploadReport], to result: inout [UploadReport]) {
         let known = Set(result.map(\.id))
@@ -118,6 +143,7 @@ enum UploadsCommand {
 
     private static func show(
         _ uploads: [UploadReport],
+        _ conflicts: [ConflictReport]? = nil,
         json: Bool,
         _ lines: ([UploadReport]) -> [String]
     ) throws(CommandFailure) {
@@ -125,7 +151,7 @@ enum UploadsCommand {
             for line in lines(uploads) { Console.line(line) }
             return
         }
-        Console.bytes(try document(UploadsReport(uploads: uploads)))
+        Console.bytes(try document(UploadsReport(uploads: uploads, conflicts: conflicts)))
     }
 }
 

@@ -31,6 +31,13 @@ enum UploadText {
         return columns([header] + uploads.map { row($0) })
     }
 
+    /// The lines about conflicts below that table.
+    static func conflicts(_ conflicts: [ConflictReport]) -> [String] {
+        guard !conflicts.isEmpty else { return [] }
+        let lines = conflicts.map { "  \(Console.oneLine($0.path)): ours is \(Console.oneLine($0.copy))" }
+        return ["", "changed here and at the remote, both are kept; see moorage uploads resolve:"] + lines
+    }
+
     private static func row(_ upload: UploadReport) -> [String] {
         let note = upload.error ?? reasons(upload)
         return [

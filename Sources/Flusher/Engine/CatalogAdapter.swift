@@ -67,6 +67,8 @@ struct CatalogAdapter: CatalogSink {
         }
     }
 
+    func known(_ path: ObjectKey) -> CatalogEntry? { try? catalog.entry(path) }
+
     private func note(_ path: ObjectKey, _ body: () throws(DatabaseError) -> Void) {
         do throws(DatabaseError) {
             try body()

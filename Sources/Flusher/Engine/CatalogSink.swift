@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 package import Base
+package import Catalog
 package import Journal
 package import ObjectStore
 
@@ -26,4 +27,7 @@ package protocol CatalogSink: Sendable {
     func removedDirectory(_ path: ObjectKey)
     /// A request showed what the remote has at `path`; nil: nothing.
     func found(_ path: ObjectKey, _ status: ObjectStatus?)
+
+    /// What the remote was last seen to have at a path; nil when that is not known.
+    func known(_ path: ObjectKey) -> CatalogEntry?
 }

@@ -32,6 +32,8 @@ final class EngineControl: ControlHandler {
         case .status: return .status(report: engine.statusReport())
         case .uploads(let selection): return .uploads(uploads: engine.uploadReports(selection))
         case .change(let verb, let selection): return engine.change(verb, selection)
+        case .conflicts(let selection): return .conflicts(conflicts: engine.conflictReports(selection))
+        case .resolve(let keep, let selection): return engine.resolve(keep, selection)
         case .flush(let selection, let timeout): return engine.flush(selection, timeout: timeout, report: report)
         case .stop:
             onStop()

@@ -319,4 +319,5 @@ private struct NoCatalog: CatalogSink {
     func committedDirectory(_ path: ObjectKey, attributes: FileAttributes) {}
     func removedDirectory(_ path: ObjectKey) {}
     func found(_ path: ObjectKey, _ status: ObjectStatus?) {}
+    func known(_ path: ObjectKey) -> CatalogEntry? { nil }
 }

@@ -3,6 +3,7 @@
 
 internal import Base
 internal import BlockCache
+internal import Catalog
 internal import Database
 internal import Journal
 internal import ObjectStore
@@ -180,8 +181,9 @@ extension RowWork {
         let now = Timestamp.now()
         for attempt in 1...100 {
             let copy = ConflictName.path(for: node.path, at: now, host: settings.host, attempt: attempt)
+            if session.catalog.known(copy)?.kind == .file { continue }
             do throws(JournalError) {
-                guard try session.journal.moveToConflict(node, copy: copy, remote: version.description) != nil else {
+                guard try session.journal.moveToConflict(node, copy: copy, remote: version) != nil else {
                     return
                 }
                 settings.publish(.conflict(volume: session.id, path: node.path, copy: copy))

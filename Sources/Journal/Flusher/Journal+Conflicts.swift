@@ -13,12 +13,16 @@ extension Journal {
     package func moveToConflict(
         _ node: JournalNode,
         copy: ObjectKey,
-        remote: String,
+        remote: ObjectVersion,
         now: Timestamp = .now()
     ) throws(JournalError) -> JournalNode? {
         try write { tables throws(JournalError) in
             guard var row = try tables.node(node.id), row.path == node.path else { return nil }
             guard row.kind == .file || row.kind == .symbolicLink else { return nil }
+            // A copy that is uploaded has no row any more.
+            if try tables.connection.exists("SELECT 1 FROM conflict WHERE copy = ?", [.key(copy)]) {
+                throw JournalError(.constraint, "journal: the name of the copy is taken")
+            }
             row.path = copy
             row.base = .absent
             row.hasRemoteDirectory = false
@@ -26,8 +30,11 @@ extension Journal {
             row.schedule = JournalNode.Schedule()
             try tables.update(row)
             try tables.connection.run(
-                "INSERT INTO conflict (path, copy, detected_at, remote) VALUES (?, ?, ?, ?)",
-                [.key(node.path), .key(copy), .time(now), .text(remote)]
+                """
+                INSERT INTO conflict (path, copy, detected_at, remote, tag, size, modified)
+                VALUES (?, ?, ?, ?, ?, ?, ?)
+                """,
+                [.key(node.path), .key(copy), .time(now), .text(remote.description)] + Encoding.columns(remote)
             )
             return row
         }
@@ -115,6 +122,18 @@ extension Tables {
     /// Follows a conflict's copy to another folder.
     func moveConflict(_ copy: ObjectKey, to target: ObjectKey) throws(JournalError) {
         try connection.run("UPDATE conflict SET copy = ? WHERE copy = ?", [.key(target), .key(copy)])
+    }
+
+    /// Follows what conflicts are about when their folder moves.
+    func moveConflicts(below folder: ObjectKey, to target: ObjectKey) throws(JournalError) {
+        let conflicts = try connection.all(
+            "SELECT id, path FROM conflict WHERE path >= ? AND path < ?",
+            Self.bounds(below: folder)
+        ) { ($0.integer(0), $0.key(1)) }
+        for (id, path) in conflicts {
+            guard let moved = path.moved(from: folder, to: target) else { continue }
+            try connection.run("UPDATE conflict SET path = ? WHERE id = ?", [.key(moved), .integer(id)])
+        }
     }
 
     /// Gives a row a new name, because its content is now one that nobody here has seen.

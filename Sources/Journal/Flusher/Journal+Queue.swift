@@ -109,13 +109,15 @@ extension Journal {
     /// The conflicts so far, oldest first.
     package func conflicts() throws(JournalError) -> [ConflictRecord] {
         try read { tables throws(JournalError) in
-            try tables.connection.all("SELECT id, path, copy, detected_at, remote FROM conflict ORDER BY id") { row in
+            let columns = "id, path, copy, detected_at, remote, tag, size, modified"
+            return try tables.connection.all("SELECT \(columns) FROM conflict ORDER BY id") { row in
                 ConflictRecord(
                     id: row.integer(0),
                     path: row.key(1),
                     copy: row.key(2),
                     detectedAt: row.time(3),
-                    remote: row.text(4)
+                    remote: row.text(4),
+                    version: row.isNull(6) ? nil : Encoding.version(row, 5)
                 )
             }
         }

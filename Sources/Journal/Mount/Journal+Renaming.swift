@@ -51,6 +51,7 @@ extension Journal {
             for entry in entries where paths.insert(entry.path).inserted {
                 try change.moveInside(entry.path, source, target, entry.state)
             }
+            try change.tables.moveConflicts(below: source, to: target)
         }
     }
 
@@ -93,7 +94,7 @@ extension JournalNode {
 
 extension Change {
     /// Moves one row, made from the remote's state where there is none; leaves a tombstone where one is needed.
-    fileprivate func move(
+    func move(
         _ source: ObjectKey,
         _ target: ObjectKey,
         _ sourceRemote: RemoteState,

@@ -3,7 +3,9 @@
 
 /// The journal's tables, version by version; Docs/Journal.md says what the columns mean.
 enum Schema {
-    static let migrations = [first, leftovers, doubts, failedSyncs, devices, compositions, extended].map { compact($0) }
+    static let migrations = [
+        first, leftovers, doubts, failedSyncs, devices, compositions, extended, metVersions,
+    ].map { compact($0) }
 
     // SQLite keeps this text on the first page of the file: where it spills onto another one, damage to that page too
     // takes every row away. So it is kept short.
@@ -147,6 +149,12 @@ enum Schema {
     private static let devices = "ALTER TABLE node ADD COLUMN device INTEGER NOT NULL DEFAULT 0"
 
     private static let compositions = "ALTER TABLE transfer ADD COLUMN composition BLOB"
+
+    private static let metVersions = """
+        ALTER TABLE conflict ADD COLUMN tag TEXT;
+        ALTER TABLE conflict ADD COLUMN size INTEGER;
+        ALTER TABLE conflict ADD COLUMN modified INTEGER;
+        """
 
     private static let extended = "ALTER TABLE node ADD COLUMN xattr TEXT"
 }
