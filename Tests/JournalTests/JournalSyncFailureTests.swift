@@ -178,7 +178,8 @@ import Testing
         """
         ALTER TABLE generation DROP COLUMN doubt; ALTER TABLE node DROP COLUMN device;
         ALTER TABLE transfer DROP COLUMN composition; ALTER TABLE node DROP COLUMN xattr;
-        PRAGMA user_version = 3
+        ALTER TABLE conflict DROP COLUMN tag; ALTER TABLE conflict DROP COLUMN size;
+        ALTER TABLE conflict DROP COLUMN modified; PRAGMA user_version = 3
         """
 
     @Test func aJournalOfAnOlderVersionIsBroughtUpToDate() throws {
