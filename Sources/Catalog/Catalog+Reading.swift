@@ -40,6 +40,21 @@ extension Catalog {
         }
     }
 
+    /// The folders known in a folder; nil when more than `limit` names are known in it, or not all that there are.
+    package func subfolders(of folder: ObjectKey, limit: Int) throws(DatabaseError) -> [ObjectKey]? {
+        try read { entries throws(DatabaseError) in
+            guard try entries.isListed(folder) else { return nil }
+            let names = try entries.connection.all(
+                """
+                SELECT e.name, e.kind = 1 FROM folder f JOIN entry e ON e.folder = f.id
+                WHERE f.path = ? AND e.kind <> 2 LIMIT ?
+                """,
+                [.key(folder), .integer(Int64(limit) + 1)]
+            ) { (name: $0.key(0), isFolder: $0.bool(1)) }
+            return names.count > limit ? nil : names.filter(\.isFolder).map(\.name)
+        }
+    }
+
     /// What is known of some names of a folder, in their order.
     package func entries(_ names: [ObjectKey], in folder: ObjectKey) throws(DatabaseError) -> [CatalogEntry?] {
         try read { entries throws(DatabaseError) in

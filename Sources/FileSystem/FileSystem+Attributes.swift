@@ -31,7 +31,7 @@ extension FileSystem {
             if let accessed { state.times.setAccessed(accessed) }
             state.noteStatusChange(isTimeSet: changes.modified != nil)
         }
-        return status(of: inode)
+        return statusWithSubfolders(of: inode)
     }
 
     /// Makes the changes that follow from the present attributes.

@@ -98,7 +98,7 @@ extension FileSystem {
             )
         }
         onChange()
-        return status(of: inode)
+        return statusWithSubfolders(of: inode)
     }
 
     package func makeSymbolicLink(
@@ -194,6 +194,7 @@ extension FileSystem {
             // Not sealed: the close that follows has something to record even if nothing is written.
             state.revision = 1
         }
+        if kind == .directory { folder.noteSubfolders(1) }
         touchFolder(folder)
         return inode
     }

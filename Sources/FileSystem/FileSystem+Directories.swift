@@ -102,7 +102,7 @@ extension FileSystem {
         if case .remote(let entry, let attributes?) = presence {
             if let known = table.child(folder, name) {
                 if known.kind == attributes.inodeKind, known.follows(entry, attributes, path) {
-                    return table.retain(known) ? status(of: known) : nil
+                    return table.retain(known) ? status(of: known, at: path) : nil
                 }
                 // Of two observations of the remote this may be the older one.
                 presence = (try? self.presence(path)) ?? .absent
@@ -111,7 +111,13 @@ extension FileSystem {
             }
         }
         guard let inode = present(presence, folder, name, path), table.retain(inode) else { return nil }
-        return status(of: inode)
+        return status(of: inode, at: path)
+    }
+
+    private func status(of inode: Inode, at path: ObjectKey) -> InodeStatus {
+        var status = status(of: inode)
+        status.subfolders = rememberedSubfolders(of: inode, at: path)
+        return status
     }
 
     /// What the kernel is told of a name that it does not know; nil where somebody may have changed the name since it

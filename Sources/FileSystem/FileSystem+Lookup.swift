@@ -15,7 +15,7 @@ extension FileSystem {
         // Between being found and being counted it may be forgotten, which takes it out of the table.
         for _ in 0..<16 {
             let inode = try find(parent, name)
-            if table.retain(inode) { return status(of: inode) }
+            if table.retain(inode) { return statusWithSubfolders(of: inode) }
         }
         throw .stale
     }
@@ -55,7 +55,7 @@ extension FileSystem {
 
     /// What stat(2) tells.
     package func status(_ number: InodeNumber) throws(FileError) -> InodeStatus {
-        status(of: try inode(number))
+        statusWithSubfolders(of: try inode(number))
     }
 
     /// The text of a symbolic link.

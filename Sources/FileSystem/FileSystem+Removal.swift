@@ -37,6 +37,7 @@ extension FileSystem {
                 guard kind == .directory else { throw .notDirectory }
                 guard try !hasLiveChildren(path) else { throw .notEmpty }
                 try removeName(parent, name, path, knowledge)
+                folder.noteSubfolders(-1)
                 touchFolder(folder)
             }
         }

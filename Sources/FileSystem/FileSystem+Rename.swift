@@ -104,7 +104,8 @@ extension FileSystem {
             guard old == oldPath, case .directory = try presence(old).kind else { throw .noEntry }
             guard !new.isInside(old) || new == old else { throw .invalidArgument }
             if old == new { return }
-            if let target = try presence(new).kind {
+            let target = try presence(new).kind
+            if let target {
                 guard move.mayReplace else { throw .exists }
                 guard target == .directory else { throw .notDirectory }
                 guard try !hasLiveChildren(new) else { throw .notEmpty }
@@ -133,6 +134,8 @@ extension FileSystem {
             for inode in known {
                 if let path = table.path(of: inode.number) { _ = try follow(inode, at: path) }
             }
+            try folder(move.parent).noteSubfolders(-1)
+            if target == nil { try folder(move.newParent).noteSubfolders(1) }
             try touchFolders(move)
         }
     }

@@ -190,6 +190,8 @@ package struct InodeStatus: Hashable, Sendable {
     package var size: Int64
     /// It has no name any more, and lives only while it is open.
     package var isRemoved: Bool
+    /// How many folders are in a folder; nil while that is unknown, and of anything else.
+    package var subfolders: Int?
 }
 
 /// The room there is: a bucket has no bounds, so it is what the local disk can still stage.

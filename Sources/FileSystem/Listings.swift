@@ -42,6 +42,14 @@ final class Listings: Sendable {
         }
     }
 
+    /// When the listing of a folder began that is still believed in `margin` seconds, in monotonic seconds.
+    func time(of folder: ObjectKey, age: Double, margin: Double) -> Double? {
+        state.inspect { state in
+            guard let listed = state.listed[folder], !listed.isStale else { return nil }
+            return monotonicSeconds() + margin - listed.at < max(age, listed.cost * 20) ? listed.at : nil
+        }
+    }
+
     /// Whether the newest listing came from the remote.
     func isReal(_ folder: ObjectKey) -> Bool { state.inspect { $0.listed[folder]?.isStale == false } }
 

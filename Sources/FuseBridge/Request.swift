@@ -114,7 +114,8 @@ extension InodeStatus {
         var result = Glibc.stat()
         result.st_ino = UInt(number)
         result.st_mode = attributes.mode
-        result.st_nlink = isRemoved ? 0 : 1
+        // A folder's `.` and those of its subfolders; 1 says "unknown" to find(1) and others.
+        result.st_nlink = isRemoved ? 0 : subfolders.map { UInt($0) + 2 } ?? 1
         result.st_uid = attributes.uid
         result.st_gid = attributes.gid
         result.st_rdev = UInt(attributes.device)

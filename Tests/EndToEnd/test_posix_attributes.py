@@ -11,6 +11,7 @@ import pytest
 from harness.posix import (
     EXTRA_GROUP, OTHER, USER, as_user, attempt, attempt_open, changed_times, look, make, volume, write,
 )
+from harness.processes import shell, wait_until
 
 KINDS = ("file", "directory", "fifo", "socket")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be other users")
@@ -298,3 +299,31 @@ def test_kinds_are_told_by_status_and_listing(posix, kind):
         return [test(found.st_mode) for test in tests], found.st_rdev, listed
 
     posix.compare(case)
+
+
+# MARK: links
+
+def test_a_folder_counts_those_in_it(instance, client):
+    """find(1) looks at nothing more in a folder once it has met as many folders as there are links for."""
+    for name in ("d/a/f", "d/b/f", "d/f"):
+        client.put_object(Bucket="bucket", Key=name, Body=b"x")
+    instance.configure(metadata_age="1h")
+    mount = instance.mount("s3://bucket")
+
+    def links(name):
+        return os.stat(mount / name).st_nlink
+
+    # Before it was listed the number was unknown, which the kernel may go on to tell for a second.
+    assert os.path.exists(mount / "d/f")
+    wait_until(lambda: links("d") == 4, what="the folders at the remote to be counted")
+    for name in ("d/c", "e"):
+        os.mkdir(mount / name)
+    assert (links("d"), links("e")) == (5, 2)
+    os.rename(mount / "d/c", mount / "e/c")
+    assert (links("d"), links("e")) == (4, 3)
+    os.rmdir(mount / "e/c")
+    assert links("e") == 2
+    client.put_object(Bucket="bucket", Key="d/z/f", Body=b"x")
+    instance.run("cache", "refresh", mount / "d")
+    assert shell(f"cd {mount / 'd'} && find . -type f | sort").stdout.split() == ["./a/f", "./b/f", "./f", "./z/f"]
+    wait_until(lambda: links("d") == 5, what="the folder of somebody else to be counted")

@@ -22,6 +22,11 @@ extension Journal {
         try read { tables throws(JournalError) in try tables.children(of: folder) }
     }
 
+    /// The names that have rows directly in a folder, and whether each is a folder; nil when there are more than `limit`.
+    package func names(in folder: ObjectKey, limit: Int) throws(JournalError) -> [ObjectKey: Bool]? {
+        try read { tables throws(JournalError) in try tables.names(in: folder, limit: limit) }
+    }
+
     /// The rows anywhere below a folder, tombstones included, its own not; on one snapshot.
     package func descendants(of folder: ObjectKey) throws(JournalError) -> [JournalNode] {
         try snapshot { tables throws(JournalError) in try tables.descendants(of: folder) }

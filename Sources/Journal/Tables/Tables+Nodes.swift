@@ -85,6 +85,14 @@ extension Tables {
         try nodes("WHERE n.parent = ?", [.key(folder)])
     }
 
+    func names(in folder: ObjectKey, limit: Int) throws(JournalError) -> [ObjectKey: Bool]? {
+        let rows = try connection.all(
+            "SELECT name, kind = 1 FROM node WHERE parent = ? LIMIT ?",
+            [.key(folder), .integer(Int64(limit) + 1)]
+        ) { ($0.key(0), $0.bool(1)) }
+        return rows.count > limit ? nil : Dictionary(rows) { first, _ in first }
+    }
+
     /// Every row below a folder, the folder's own not included.
     func descendants(of folder: ObjectKey) throws(JournalError) -> [JournalNode] {
         guard !folder.isRoot else { return try nodes("") }
