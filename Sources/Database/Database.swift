@@ -95,9 +95,11 @@ package final class Database: @unchecked Sendable {
     ///
     /// With `durable` the commit, and every earlier one of any process, is on stable storage
     /// when the call returns: the commit ends with an fsync of the log. When such an fsync has failed, everything is
-    /// copied into the database and a new log begun before a later one counts.
+    /// copied into the database and a new log begun before a later one counts. `committed` is called before any other
+    /// thread can use the connection.
     package func write<Result>(
         durable: Bool = false,
+        committed: () -> Void = {},
         _ body: (Connection) throws(DatabaseError) -> Result
     ) throws(DatabaseError) -> Result {
         try read { connection throws(DatabaseError) in
@@ -108,6 +110,7 @@ package final class Database: @unchecked Sendable {
                 try connection.run("BEGIN IMMEDIATE")
                 return try Self.finishing(connection, body)
             }
+            committed()
             shortenLog()
             return result
         }

@@ -55,8 +55,17 @@ extension FileSystem {
         _ caller: Caller
     ) throws(FileError) -> Inode {
         let attributes = try attributes(in: parent, FileAttributes.regularType, mode, caller)
-        return try make(parent, name, .file, attributes) { path, knowledge in
-            try journal.createFile(at: path, attributes: attributes, remote: try view.state(of: path, as: knowledge))
+        return try make(parent, name, .file, attributes) { path, knowledge, isVacant in
+            guard isVacant else {
+                return try journal.createFile(
+                    at: path,
+                    attributes: attributes,
+                    remote: try view.state(of: path, as: knowledge)
+                )
+            }
+            let node = try journal.createFileLater(at: path, attributes: attributes)
+            newFiles.noteNew()
+            return node
         }
     }
 
@@ -71,7 +80,7 @@ extension FileSystem {
         var attributes = try attributes(in: parent, mode & FileAttributes.typeMask, mode, caller)
         guard attributes.isSpecial else { throw .invalidArgument }
         if attributes.isDevice { attributes.device = device }
-        let inode = try make(parent, name, .special, attributes) { path, knowledge in
+        let inode = try make(parent, name, .special, attributes) { path, knowledge, _ in
             try journal.createFile(
                 at: path,
                 attributes: attributes,
@@ -90,7 +99,7 @@ extension FileSystem {
         caller: Caller
     ) throws(FileError) -> InodeStatus {
         let attributes = try attributes(in: parent, FileAttributes.directoryType, mode, caller)
-        let inode = try make(parent, name, .directory, attributes) { path, knowledge in
+        let inode = try make(parent, name, .directory, attributes) { path, knowledge, _ in
             try journal.createDirectory(
                 at: path,
                 attributes: attributes,
@@ -111,7 +120,7 @@ extension FileSystem {
         if target.bytes.count > 4095 { throw .nameTooLong }
         var attributes = try attributes(in: parent, FileAttributes.symbolicLinkType, 0, caller)
         attributes.mode |= 0o777
-        let inode = try make(parent, name, .symbolicLink, attributes) { path, knowledge in
+        let inode = try make(parent, name, .symbolicLink, attributes) { path, knowledge, _ in
             try journal.createSymbolicLink(
                 at: path,
                 target: target,
@@ -140,12 +149,14 @@ extension FileSystem {
     }
 
     /// Makes the row and the inode of something new; the kernel knows the inode once afterwards.
+    ///
+    /// `insert` also gets whether neither the journal nor the remote has anything at the path.
     private func make(
         _ parent: InodeNumber,
         _ name: ObjectKey,
         _ kind: Inode.Kind,
         _ attributes: FileAttributes,
-        _ insert: (ObjectKey, Knowledge) throws -> JournalNode
+        _ insert: (ObjectKey, Knowledge, Bool) throws -> JournalNode
     ) throws(FileError) -> Inode {
         try ensureWritable()
         let folder = try folder(parent)
@@ -154,8 +165,12 @@ extension FileSystem {
         return try knowing([parent]) { knowledge throws(FileError) in
             try namespace.alone { () throws(FileError) in
                 let path = try checkedNew(name, in: self.path(of: parent))
-                guard case .absent = try presence(path) else { throw .exists }
-                let node = try insertRow { try insert(path, knowledge) }
+                var isBuried = false
+                guard case .absent = try presence(path, &isBuried) else { throw .exists }
+                let node = try insertRow {
+                    try view.confirm(knowledge)
+                    return try insert(path, knowledge, !isBuried && !view.catalog.isInMemory)
+                }
                 return add(node, folder, name, kind, attributes)
             }
         }

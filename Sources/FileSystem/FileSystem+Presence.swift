@@ -52,8 +52,17 @@ extension FileAttributes {
 extension FileSystem {
     /// What is at a path: the journal first, then the catalog.
     func presence(_ path: ObjectKey) throws(FileError) -> Presence {
+        var isBuried = false
+        return try presence(path, &isBuried)
+    }
+
+    /// The same; `isBuried` becomes true where nothing is there because of a row.
+    func presence(_ path: ObjectKey, _ isBuried: inout Bool) throws(FileError) -> Presence {
         try translating {
-            if let node = try journal.node(at: path) { return node.isTombstone ? .absent : .row(node) }
+            if let node = try journal.node(at: path) {
+                isBuried = node.isTombstone
+                return isBuried ? .absent : .row(node)
+            }
             let (entry, isMissing) = try view.look(at: path)
             if let entry, entry.kind != .absent { return .remote(entry, view.attributes(of: entry)) }
             // Not to know of a name is no reason to deny it.

@@ -24,6 +24,7 @@ package final class FileSystem: Sendable {
     let openNodes = Lock<[NodeID: Inode]>([:])
     let committer: GroupCommitter
     let flushed = FlushedFiles()
+    let newFiles: NewFileKeeper
     let reserve: DiskReserve
     /// The list of pinned paths.
     let pins: PinStore
@@ -52,6 +53,7 @@ package final class FileSystem: Sendable {
         self.cache = cache
         let committer = GroupCommitter(journal: journal)
         self.committer = committer
+        newFiles = NewFileKeeper(journal: journal)
         reserve = DiskReserve(directory: journal.directory) { committer.reclaim(everything: true) }
         self.onChange = {
             committer.changed()
@@ -98,6 +100,7 @@ package final class FileSystem: Sendable {
                 Log.error("mount", "a file could not be completed at the end of the mount: \(error)")
             }
         }
+        newFiles.stop()
         committer.stop()
         view.stop()
         cache.close()
@@ -106,6 +109,7 @@ package final class FileSystem: Sendable {
     /// Starts the threads that sync and prefetch.
     package func start() throws(FileError) {
         try translating {
+            try newFiles.start()
             try committer.start { [weak self] in self?.reopenFlushed() ?? false }
             try view.start()
             try pinner.start()

@@ -22,7 +22,8 @@ package final class Journal: Sendable {
     /// Open from the beginning, so that no error of the file system is missed.
     let stagingFolder: FileDescriptor
     private let identity: [UInt64]?
-    private let begun = Atomic<Int>(0)
+    let begun = Atomic<Int>(0)
+    let newFiles = NewFiles()
 
     /// Opens the journal in a volume's state directory, creating both when missing.
     ///
@@ -93,12 +94,18 @@ package final class Journal: Sendable {
         }
     }
 
-    func read<Result>(_ body: (Tables) throws(JournalError) -> Result) throws(JournalError) -> Result {
-        try reader.read { connection throws(JournalError) in try body(Tables(connection: connection)) }
+    /// Reads; what is new and may meet `condition` has its row first.
+    func read<Result>(
+        where condition: (NewFile) -> Bool = { _ in true },
+        _ body: (Tables) throws(JournalError) -> Result
+    ) throws(JournalError) -> Result {
+        try writeNewFiles(where: condition)
+        return try reader.read { connection throws(JournalError) in try body(Tables(connection: connection)) }
     }
 
     func snapshot<Result>(_ body: (Tables) throws(JournalError) -> Result) throws(JournalError) -> Result {
-        try reader.snapshot { connection throws(JournalError) in try body(Tables(connection: connection)) }
+        try writeNewFiles()
+        return try reader.snapshot { connection throws(JournalError) in try body(Tables(connection: connection)) }
     }
 
     @discardableResult
@@ -106,10 +113,7 @@ package final class Journal: Sendable {
         durable: Bool = false,
         _ body: (Tables) throws(JournalError) -> Result
     ) throws(JournalError) -> Result {
-        begun.wrappingAdd(1, ordering: .sequentiallyConsistent)
-        return try writer.write(durable: durable) { connection throws(JournalError) in
-            try body(Tables(connection: connection))
-        }
+        try writeAll(durable, nil) { tables, _, _ throws(JournalError) in try body(tables) }
     }
 
     /// A transaction of the mount's side: takes the next sequence.
@@ -118,8 +122,29 @@ package final class Journal: Sendable {
         durable: Bool = false,
         _ body: (Change) throws(JournalError) -> Result
     ) throws(JournalError) -> Result {
-        try write(durable: durable) { tables throws(JournalError) in
-            try body(Change(tables: tables, sequence: try tables.nextSequence(), now: now))
+        try writeAll(durable, nil) { tables, sequence, _ throws(JournalError) in
+            try body(tables.change(sequence, now))
+        }
+    }
+
+    /// A transaction that begins with the rows of all new files, that of `seal` sealed.
+    ///
+    /// `body` gets the sequence of those rows, if there were any, and whether that of `seal` was among them.
+    func writeAll<Result>(
+        _ durable: Bool,
+        _ seal: NewFile.Seal?,
+        _ body: (Tables, ChangeSequence?, Bool) throws(JournalError) -> Result
+    ) throws(JournalError) -> Result {
+        begun.wrappingAdd(1, ordering: .sequentiallyConsistent)
+        var written: NewFiles.Waiting?
+        return try writer.write(durable: durable, committed: { newFiles.remove(written) }) {
+            connection throws(JournalError) in
+            let tables = Tables(connection: connection)
+            written = newFiles.waiting()
+            guard let waiting = written else { return try body(tables, nil, false) }
+            let sequence = try tables.nextSequence()
+            let hasSealed = try tables.insert(waiting, sequence, seal)
+            return try body(tables, sequence, hasSealed)
         }
     }
 }

@@ -52,6 +52,22 @@ import Testing
         #expect(try volume.content("a") == [1, 2])
     }
 
+    @Test func aNewFileThatStaysOpenIsWrittenDownUnasked() throws {
+        let volume = try Volume(metadataAge: 100)
+        try volume.files.start()
+        defer { volume.files.shutDown() }
+        let other = try Journal(directory: volume.folder + "/state")
+        for name in ["a", "b"] {
+            let handle = try volume.create(name)
+            try volume.write(handle, [1, 2], at: 0)
+            let end = monotonicSeconds() + 20
+            while try other.node(at: ObjectKey(name)) == nil, monotonicSeconds() < end { usleep(10_000) }
+            #expect(try other.node(at: ObjectKey(name))?.isOpen == true)
+            try volume.close(handle)
+            #expect(try other.node(at: ObjectKey(name))?.isOpen == false)
+        }
+    }
+
     @Test func aFlushedFileThatStaysOpenIsOpenedAgain() throws {
         let volume = try Volume(metadataAge: 100)
         let handle = try volume.create("a")

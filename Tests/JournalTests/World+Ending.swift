@@ -23,6 +23,11 @@ extension World {
     /// An open file came back with what was acknowledged, or with more of what was written, never with anything else.
     private func acceptRecovered(_ path: ObjectKey, _ file: OpenFile) throws {
         let entry = try view(path)
+        if entry == nil, path == newest, file.acknowledged == nil {
+            note("unmade \(path)")
+            model[path] = nil
+            return
+        }
         guard case .file(let content, _) = entry else { throw Failure("\(path): lost by the crash") }
         let acknowledged = file.acknowledged ?? []
         let isNew = file.acknowledged == nil

@@ -52,12 +52,17 @@ extension World {
         guard let path = freePath() else { return }
         note("create \(path)")
         let attributes = FileAttributes.file(0o600, at: tick())
-        let node = try journal.createFile(at: path, attributes: attributes, remote: remoteState(path))
+        let isVacant = try journal.node(at: path) == nil && remoteState(path) == .absent
+        let node =
+            isVacant && random.chance(70)
+            ? try journal.createFileLater(at: path, attributes: attributes)
+            : try journal.createFile(at: path, attributes: attributes, remote: remoteState(path))
         guard let generation = node.generation else { throw Failure("a new file has no generation") }
         model[path] = .file([], attributes)
         open[path] = OpenFile(node: node.id, generation: generation.id, map: generation.content, content: [])
         if random.chance(60) { try writeRandomly(path) }
         if random.chance(60) { try seal(path) }
+        if isVacant, open[path] != nil { newest = path }
     }
 
     private func write() throws {

@@ -41,6 +41,8 @@ final class World {
     var markers: [ObjectKey: FileAttributes] = [:]
     var model: [ObjectKey: Entry] = [:]
     var open: [ObjectKey: OpenFile] = [:]
+    /// A file made by the last step and not closed, which may have no row yet.
+    var newest: ObjectKey?
     /// Commits that the remote has made and the journal does not know of.
     var landed: [TransferID: ObjectVersion] = [:]
     /// The attributes and link texts that went out with transfers.
@@ -213,6 +215,7 @@ final class World {
 
     /// Compares all that a reader sees with what the user must see.
     func check() throws {
+        defer { newest = nil }
         var paths = remotePaths().union(model.keys)
         for node in try journal.descendants(of: .root) { paths.insert(node.path) }
         for path in paths {

@@ -83,7 +83,10 @@ extension Journal {
         isDoubtful: Bool = false,
         now: Timestamp = .now()
     ) throws(JournalError) -> Bool {
-        try change(at: now) { change throws(JournalError) in
+        let new = NewFile.Seal(node: node, content: content, modified: modified, now: now)
+        return try writeAll(false, isDoubtful ? nil : new) { tables, sequence, hasSealed throws(JournalError) in
+            if hasSealed { return true }
+            let change = try tables.change(sequence, now)
             guard let old = try change.tables.generation(generation) else { return false }
             // The same ranges may hold other bytes.
             let isSynced = old.isSynced && old.content == content && isUnchanged && !isDoubtful

@@ -46,22 +46,27 @@ extension Tables {
         return try connection.first(sql, [.integer(id.value)]) { row throws(JournalError) in try Self.generation(row) }
     }
 
-    /// Adds a generation and returns it with its name.
+    /// Adds a generation and returns it with its name, which is `id` where that was taken for it.
+    ///
+    /// `hasBytes`: it may have had bytes in staging though it has none now.
     func insertGeneration(
         _ content: ContentMap,
         _ underlay: Underlay,
-        isSealed: Bool
+        isSealed: Bool,
+        as id: GenerationID? = nil,
+        hasBytes: Bool = false
     ) throws(JournalError) -> Generation {
         // Without bytes in staging there is nothing to sync but this row itself. A new file that is still open has not
         // one yet: power loss is not to leave an empty one that nobody closed.
-        let isSynced = content.extents.isEmpty && (isSealed || underlay != .none)
+        let isSynced = content.extents.isEmpty && !hasBytes && (isSealed || underlay != .none)
         try connection.run(
             """
-            INSERT INTO generation (size, extents, underlay, underlay_key, underlay_tag, underlay_size,
+            INSERT INTO generation (id, size, extents, underlay, underlay_key, underlay_tag, underlay_size,
                 underlay_modified, underlay_generation, underlay_length, is_sealed, is_synced, revision, is_recorded)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)
             """,
-            [.integer(content.size), .blob(Encoding.encode(content.extents))] + Self.columns(underlay)
+            [.integer(id?.value), .integer(content.size), .blob(Encoding.encode(content.extents))]
+                + Self.columns(underlay)
                 + [.integer(content.underlayLength), .integer(isSealed), .integer(isSynced), .integer(isSealed)]
         )
         let id = GenerationID(connection.lastInsertedRow)

@@ -110,16 +110,17 @@ extension Tables {
         [.blob(folder.bytes + [UInt8(ascii: "/")]), .blob(folder.bytes + [UInt8(ascii: "0")])]
     }
 
-    func insert(_ node: JournalNode) throws(JournalError) -> NodeID {
+    /// Adds a row, by the name `id` where that was taken for it.
+    func insert(_ node: JournalNode, as id: NodeID? = nil) throws(JournalError) -> NodeID {
         try connection.run(
             """
-            INSERT INTO node (parent, name, kind, mode, uid, gid, modified, target, generation, base, base_tag,
+            INSERT INTO node (id, parent, name, kind, mode, uid, gid, modified, target, generation, base, base_tag,
                 base_size, base_modified, has_remote_directory, is_open, changed_at, attribute_sequence, sequence,
                 first_sequence, is_paused, not_before, priority, attempts, next_attempt, last_error, attention,
                 conflict_of, device, xattr)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
             """,
-            Self.columns(node)
+            [.integer(id?.value)] + Self.columns(node)
         )
         return NodeID(connection.lastInsertedRow)
     }

@@ -36,3 +36,11 @@ struct Change {
     let sequence: ChangeSequence
     let now: Timestamp
 }
+
+extension Tables {
+    /// A change within this transaction; it takes the next sequence, unless the transaction has one.
+    func change(_ sequence: ChangeSequence?, _ now: Timestamp) throws(JournalError) -> Change {
+        if let sequence { return Change(tables: self, sequence: sequence, now: now) }
+        return Change(tables: self, sequence: try nextSequence(), now: now)
+    }
+}

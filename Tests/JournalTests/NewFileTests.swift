@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import Database
+import Glibc
+import Journal
+import Platform
+import Testing
+
+/// Files that get their row with their first record.
+@Suite struct NewFileTests {
+    private let fixture: Fixture
+    /// The same journal as another process sees it.
+    private let other: Journal
+    private let path = ObjectKey("folder/file")
+
+    init() throws {
+        fixture = try Fixture()
+        other = try Journal(directory: fixture.scratch.path)
+    }
+
+    private var journal: Journal { fixture.journal }
+
+    private func make(_ path: ObjectKey? = nil) throws -> (JournalNode, GenerationID) {
+        let node = try journal.createFileLater(at: path ?? self.path, attributes: .file())
+        return (node, try #require(node.generation).id)
+    }
+
+    @Test func itsCloseIsOneTransactionThatOtherProcessesSeeWhole() throws {
+        let (node, generation) = try make()
+        #expect(try other.node(at: path) == nil)
+        let content = try fixture.put(node, "data")
+        let before = try other.changeCounter()
+        let begun = journal.begunTransactions
+        #expect(try journal.seal(node.id, generation, content: content, modified: Timestamp(seconds: 7)))
+        #expect(journal.begunTransactions == begun + 1)
+        #expect(try other.changeCounter() != before)
+        let row = try #require(try other.node(at: path))
+        #expect(row.id == node.id && row.generation?.id == generation)
+        #expect(!row.isOpen && row.generation?.isSealed == true && row.generation?.isSynced == false)
+        #expect(row.generation?.content == content && row.attributes.modified == Timestamp(seconds: 7))
+        #expect(row.sequence > 0 && row.attributeSequence == row.sequence && row.firstSequence == row.sequence)
+        #expect(row.base == .absent)
+        // Nothing was written twice.
+        #expect(row.generation?.revision == 0)
+    }
+
+    @Test func everyLookAtItMakesItsRow() throws {
+        let looks: [(String, (JournalNode, GenerationID) throws -> Bool)] = [
+            ("path", { _, _ in try journal.node(at: path)?.isOpen == true }),
+            ("row", { node, _ in try journal.node(node.id)?.path == path }),
+            ("generation", { _, id in try journal.generation(id)?.isSealed == false }),
+            ("folder", { _, _ in try journal.children(of: path.parent).count == 1 }),
+            ("tree", { _, _ in try journal.descendants(of: .root).count == 1 }),
+            ("any below", { _, _ in try journal.hasDescendants(path.parent) }),
+            (
+                "record",
+                { node, id in
+                    try journal.record(node.id, id, content: ContentMap(size: 3), modified: nil, durable: true)
+                }
+            ),
+            (
+                "another change",
+                { _, _ in
+                    _ = try journal.createDirectory(at: ObjectKey("other"), attributes: .directory(), remote: .absent)
+                    return true
+                }
+            ),
+            ("its age", { _, _ in try !journal.writeNewFiles(olderThan: 0) }),
+        ]
+        for (name, look) in looks {
+            let (node, generation) = try make()
+            #expect(try other.node(at: path) == nil, "\(name)")
+            #expect(try look(node, generation), "\(name)")
+            #expect(try other.node(at: path)?.id == node.id, "\(name)")
+            try journal.remove(at: path, remote: .absent)
+            for gone in try journal.releaseGenerations() { try journal.removeStaging(gone.id) }
+        }
+    }
+
+    @Test func aLookAtOtherNamesLeavesItAlone() throws {
+        let (node, _) = try make()
+        #expect(try journal.node(at: ObjectKey("folder/else")) == nil)
+        #expect(try journal.children(of: .root).isEmpty)
+        #expect(try journal.writeNewFiles(olderThan: 60))
+        #expect(try other.node(node.id) == nil)
+    }
+
+    @Test func whatMovesOrRemovesItFindsIt() throws {
+        let (first, _) = try make()
+        try journal.rename(from: path, to: ObjectKey("moved"), sourceRemote: .absent, targetRemote: .absent)
+        #expect(try other.node(at: ObjectKey("moved"))?.id == first.id)
+        let (_, generation) = try make()
+        try journal.remove(at: path, remote: .absent)
+        #expect(try other.node(at: path) == nil)
+        #expect(try journal.releaseGenerations().map(\.id) == [generation])
+    }
+
+    @Test func namesAreGivenOnce() throws {
+        var rows: Set<NodeID> = []
+        var generations: Set<GenerationID> = []
+        for index in 0..<600 {
+            let path = ObjectKey("file-\(index)")
+            let (node, generation) =
+                index % 3 == 0
+                ? try { ($0, try #require($0.generation).id) }(
+                    journal.createFile(at: path, attributes: .file(), remote: .absent)
+                )
+                : try make(path)
+            #expect(rows.insert(node.id).inserted && generations.insert(generation).inserted)
+            if index % 100 == 99 { try fixture.recover(boot: index % 200 == 99 ? "one" : "two") }
+        }
+    }
+
+    @Test func aFlusherThatStartsLeavesItsBytesAlone() throws {
+        // The files of these are not deleted: their flusher was killed.
+        let (old, name) = try make(ObjectKey("old"))
+        #expect(try journal.seal(old.id, name, content: try fixture.put(old, "data"), modified: nil))
+        let others = [name, try #require(try fixture.save(ObjectKey("other")).generation).id]
+        for path in ["old", "other"] { try journal.remove(at: ObjectKey(path), remote: .absent) }
+        #expect(try journal.releaseGenerations().count == 2)
+        let (node, generation) = try make()
+        let written = try fixture.put(node, "data")
+        #expect(try other.removeOrphans() == 2)
+        for gone in others { #expect(try FileStatus.of(journal.stagingPath(gone)) == nil) }
+        #expect(try FileStatus.of(journal.stagingPath(generation)) != nil)
+        #expect(try journal.seal(node.id, generation, content: written, modified: nil))
+        #expect(try other.removeOrphans() == 0)
+    }
+
+    @Test func itsBytesGoWithTheProcessThatDidNotCloseIt() throws {
+        let (node, generation) = try make()
+        _ = try fixture.put(node, "data")
+        try fixture.recover()
+        #expect(try journal.node(at: path) == nil)
+        #expect(try FileStatus.of(journal.stagingPath(generation)) == nil)
+        #expect(fixture.report.orphans == 1)
+    }
+
+    @Test func aTransactionThatFailsKeepsItForTheNext() throws {
+        let (node, generation) = try make()
+        let content = try fixture.put(node, "data")
+        #expect(throws: JournalError.self) {
+            try journal.rename(from: .root, to: path, sourceRemote: .absent, targetRemote: .absent)
+        }
+        #expect(try other.node(at: path) == nil)
+        #expect(try journal.seal(node.id, generation, content: content, modified: nil))
+        #expect(try other.node(at: path)?.generation?.isSealed == true)
+    }
+}
