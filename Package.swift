@@ -64,7 +64,7 @@ let package = Package(
         module("Database", ["Base", "Platform", "CSQLite"]),
         module("Catalog", ["Base", "Platform", "Database", "ObjectStore"]),
         module("BlockCache", ["Base", "Platform", "ObjectStore", "CXXHash", "CShims"]),
-        module("Journal", ["Base", "Platform", "Database", "CShims"]),
+        module("Journal", ["Base", "Platform", "Database", "CXXHash", "CShims"]),
 
         // MARK: the flusher
         module("Configuration", ["Base", "Platform", "Digests"]),

@@ -137,10 +137,21 @@ package final class BlockCache: Sendable {
     /// Makes a complete file the cached content of a version by moving it into the cache.
     ///
     /// Whatever happens, the file is gone from `path` afterwards: the caller has given it up.
-    package func adopt(_ path: String, as key: ObjectKey, version: ObjectVersion) {
+    package func adopt(
+        _ path: String,
+        as key: ObjectKey,
+        version: ObjectVersion,
+        check: (any FileCheck)? = nil
+    ) {
         do {
             let target = try filePath(Self.name(key, version))
-            let file = try CacheFile.adopt(path, key: key, version: version, preferredBlockSize: options.blockSize)
+            let file = try CacheFile.adopt(
+                path,
+                key: key,
+                version: version,
+                preferredBlockSize: options.blockSize,
+                check: check
+            )
             if moorage_renameat2(AT_FDCWD, path, AT_FDCWD, target, UInt32(moorage_RENAME_NOREPLACE)) != 0 {
                 throw SystemError.last("renameat2", target)
             }

@@ -132,7 +132,8 @@ package struct CacheFile: ~Copyable, Sendable {
         _ path: String,
         key: ObjectKey,
         version: ObjectVersion,
-        preferredBlockSize: Int64
+        preferredBlockSize: Int64,
+        check: (any FileCheck)? = nil
     ) throws(SystemError) -> CacheFile {
         let geometry = BlockGeometry(size: version.size, preferredBlockSize: preferredBlockSize)
         let header = header(key: key, version: version, blockSize: geometry.blockSize)
@@ -140,17 +141,21 @@ package struct CacheFile: ~Copyable, Sendable {
         let descriptor = try FileDescriptor.open(path, O_RDWR | O_NOFOLLOW)
         guard try descriptor.status().size == version.size else { throw SystemError.make(EINVAL, "adopt", path) }
         let file = CacheFile(descriptor, geometry, firstSlot: trailer + Int64(header.count))
-        try write(header + file.slotsOfEveryBlock(), to: file.descriptor, at: trailer)
+        try write(header + file.slotsOfEveryBlock(check), to: file.descriptor, at: trailer)
         return file
     }
 
-    private func slotsOfEveryBlock() throws(SystemError) -> [UInt8] {
+    private func slotsOfEveryBlock(_ check: (any FileCheck)?) throws(SystemError) -> [UInt8] {
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: Int(geometry.blockSize), alignment: 4096)
         defer { buffer.deallocate() }
+        let reader = CheckedReader(descriptor.raw, check)
         var slots: [UInt8] = []
         slots.reserveCapacity(geometry.count * Self.slotSize)
         for block in 0..<geometry.count {
-            slots += try Self.slot(block: block, checksum: checksum(of: block, buffer: buffer))
+            let range = geometry.range(of: block)
+            let part = UnsafeMutableRawBufferPointer(rebasing: buffer[..<Int(range.count)])
+            try reader.read(into: part, at: range.lower)
+            slots += Self.slot(block: block, checksum: moorage_XXH3_64bits(part.baseAddress, part.count))
         }
         return slots
     }

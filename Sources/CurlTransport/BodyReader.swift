@@ -2,7 +2,6 @@
 // Copyright the Moorage authors
 
 internal import Base
-internal import Glibc
 internal import Platform
 
 /// Feeds a body to libcurl, from the start again when libcurl has to repeat a request.
@@ -12,10 +11,15 @@ struct BodyReader {
     /// How many bytes libcurl has taken; all before the latest piece have left the process.
     private(set) var position: Int64 = 0
     private(set) var problem: String?
+    private let file: CheckedReader?
 
     init(_ body: TransferBody, isReplayable: Bool) {
         self.body = body
         self.isReplayable = isReplayable
+        switch body {
+        case .file(let descriptor, _, let check): file = CheckedReader(descriptor, check)
+        case .bytes: file = nil
+        }
     }
 
     /// Fills the buffer as far as there is data; nil when reading failed.
@@ -26,33 +30,21 @@ struct BodyReader {
         switch body {
         case .bytes(let bytes):
             bytes.withUnsafeBytes { target.copyMemory(from: .init(rebasing: $0[Int(position)...].prefix(wanted))) }
-        case .file(let descriptor, let range):
-            guard readFile(descriptor, at: range.lower + position, into: target) else { return nil }
+        case .file(_, let range, _):
+            guard readFile(at: range.lower + position, into: target) else { return nil }
         }
         position += Int64(wanted)
         return wanted
     }
 
-    private mutating func readFile(
-        _ descriptor: Int32,
-        at offset: Int64,
-        into target: UnsafeMutableRawBufferPointer
-    ) -> Bool {
-        var done = 0
-        while done < target.count {
-            let count = pread(descriptor, target.baseAddress.map { $0 + done }, target.count - done, Int(offset) + done)
-            if count < 0 {
-                if errno == EINTR { continue }
-                problem = SystemError.last("pread").description
-                return false
-            }
-            if count == 0 {
-                problem = "the file to send ended at byte \(offset + Int64(done))"
-                return false
-            }
-            done += count
+    private mutating func readFile(at offset: Int64, into target: UnsafeMutableRawBufferPointer) -> Bool {
+        do throws(SystemError) {
+            try file?.read(into: target, at: offset)
+            return true
+        } catch {
+            problem = "the file to send: \(error.description)"
+            return false
         }
-        return true
     }
 
     /// Goes back to repeat a request; false where the body must not be sent twice.

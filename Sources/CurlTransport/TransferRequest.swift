@@ -7,13 +7,15 @@ package import HTTPWire
 /// What a request sends.
 package enum TransferBody: Sendable {
     /// A range of an open file; the descriptor stays open and the bytes unchanged until the transfer is over.
-    case file(descriptor: Int32, range: ByteRange)
+    ///
+    /// Bytes that a `check` does not accept end the transfer.
+    case file(descriptor: Int32, range: ByteRange, check: (any FileCheck)? = nil)
     case bytes([UInt8])
 
     /// The length in bytes.
     package var count: Int64 {
         switch self {
-        case .file(_, let range): range.count
+        case .file(_, let range, _): range.count
         case .bytes(let bytes): Int64(bytes.count)
         }
     }

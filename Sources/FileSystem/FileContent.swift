@@ -10,6 +10,7 @@ package import Platform
 /// An open staging file, closed with its last user: removal of its name hurts no reader.
 package final class StagingFile: Sendable {
     package let descriptor: FileDescriptor
+    let checksums = StagedChecksums()
     private let isNameDurable = Lock(false)
     /// Why a sync failed: the kernel would call the next one a success.
     private let failure = Lock<SystemError?>(nil)

@@ -71,7 +71,8 @@ extension FileSystem {
                     content: pending.map,
                     modified: pending.modified,
                     isUnchanged: pending.isUnchanged,
-                    isDoubtful: pending.isDoubtful
+                    isDoubtful: pending.isDoubtful,
+                    checksums: pending.staging?.checksums.list ?? ChecksumList()
                 )
             } else {
                 try journal.record(

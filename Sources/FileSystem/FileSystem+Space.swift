@@ -46,6 +46,7 @@ extension FileSystem {
         }
         inode.state.withLock { state in
             state.activeWrites -= 1
+            staging.checksums.forget(range)
             guard case .success = result, let within, state.content.map.note(change, within) else { return }
             state.revision += 1
             state.attributes.modified = .now()

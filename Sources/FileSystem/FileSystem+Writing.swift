@@ -35,12 +35,20 @@ extension FileSystem {
             committer.reclaim(everything: true)
             count = withExtendedLifetime(staging) { copy(staging.descriptor.raw) }
         }
-        inode.state.withLock { state in
+        let filled = inode.state.withLock { state -> StagedChecksums.Filled? in
             state.activeWrites -= 1
-            guard count > 0 else { return }
+            guard count > 0 else {
+                staging.checksums.forget(range)
+                return nil
+            }
             state.content.map.write(ByteRange(offset: range.lower, count: Int64(count)))
             state.revision += 1
             state.attributes.modified = .now()
+            let filled = staging.checksums.noteWrite(range, in: state.content.map)
+            return state.activeWrites == 0 ? filled : nil
+        }
+        if let filled {
+            staging.checksums.take(filled, from: staging.descriptor) { note in inode.state.withLock { _ in note() } }
         }
         if count < 0 { throw .system(SystemError.make(Int32(-count), "write")) }
         return count
@@ -61,6 +69,7 @@ extension FileSystem {
         }
         let isOpen = inode.state.withLock { state in
             state.activeWrites -= 1
+            staging.checksums.forget(ByteRange(size, .max))
             state.content.map.truncate(to: size)
             state.revision += 1
             state.attributes.modified = .now()
@@ -101,6 +110,7 @@ extension FileSystem {
             let ready = inode.state.withLock { state -> StagingFile? in
                 guard state.isWritable, let staging = state.content.staging else { return nil }
                 state.activeWrites += 1
+                staging.checksums.begin()
                 return staging
             }
             if let ready { return ready }
@@ -215,7 +225,10 @@ extension FileSystem {
                 throw .stale
             }
         }
-        content.staging = try staging(of: generation.id, creating: true)
+        let staging = try staging(of: generation.id, creating: true)
+        let checksums = generation.isReopened ? try translating { try journal.checksums(of: generation.id) } : nil
+        staging.checksums.replace(by: checksums ?? ChecksumList())
+        content.staging = staging
         inode.state.withLock { state in
             state.node = node.id
             state.content = content

@@ -86,6 +86,7 @@ final class GroupCommitter: Sendable {
             do {
                 isBusy = try synchronizeAll() >= Journal.manyFiles
                 lastSync = monotonicSeconds() - started
+                if !isStopping, try journal.completeChecksums() { state.inspect { $0.isWanted = true } }
             } catch {
                 Log.error("mount", "closed files could not be made durable yet: \(error)")
                 state.inspect { $0.isWanted = true }

@@ -20,10 +20,13 @@ package enum WriteCondition: Hashable, Sendable {
 package struct UploadBody: Sendable {
     package let descriptor: Int32
     package let range: ByteRange
+    /// What the bytes of the file have to be: others are never sent; nil where nobody knows.
+    package let check: (any FileCheck)?
 
-    package init(descriptor: Int32, range: ByteRange) {
+    package init(descriptor: Int32, range: ByteRange, check: (any FileCheck)? = nil) {
         self.descriptor = descriptor
         self.range = range
+        self.check = check
     }
 
     package static let empty = UploadBody(descriptor: -1, range: ByteRange(0, 0))

@@ -23,7 +23,7 @@ import Testing
             "create", "write", "truncate", "chmod", "unlink", "mkdir", "rmdir", "rename", "mvdir", "symlink",
             "exchange",
             "begin", "hydrate", "commit", "land", "fail", "abort", "complete", "delete", "delete-marker", "put-marker",
-            "412", "completed-settled", "completed-hasMore", "release",
+            "412", "completed-settled", "completed-hasMore", "release", "check", "check-some",
         ] {
             #expect(seen[event, default: 0] > 0, "no \(event) happened")
         }
@@ -41,6 +41,7 @@ import Testing
         for seed in Self.seeds(2_000_001) { try losePower(seed, &seen) }
         guard Self.only == nil else { return }
         #expect(seen["compared", default: 0] > 0)
+        #expect(seen["check", default: 0] > 0)
     }
 
     private func losePower(_ seed: UInt64, _ seen: inout [String: Int]) throws {
@@ -61,6 +62,7 @@ import Testing
             try after.checkAfterPowerLoss(point, untouched: isUntouched)
             seen["compared", default: 0] += point.model.keys.filter(isUntouched).count
             try after.finish()
+            seen.merge(after.seen) { $0 + $1 }
         } catch {
             Issue.record(
                 "seed \(seed): \(error)\n  \((trace.isEmpty ? world.trace : trace).suffix(60).joined(separator: "\n  "))"

@@ -176,6 +176,7 @@ import Testing
 
     private static let older =
         """
+        DROP TABLE checksum; ALTER TABLE generation DROP COLUMN checksums;
         ALTER TABLE generation DROP COLUMN doubt; ALTER TABLE node DROP COLUMN device;
         ALTER TABLE transfer DROP COLUMN composition; ALTER TABLE node DROP COLUMN xattr;
         ALTER TABLE conflict DROP COLUMN tag; ALTER TABLE conflict DROP COLUMN size;

@@ -13,9 +13,16 @@ extension World {
         case 0...3: try transferStep()
         case 4...7: try nodeStep()
         case 8: try markerStep()
-        case 9 where random.chance(50): try journal.markSynced(try journal.unsyncedGenerations())
+        case 9 where random.chance(50): try synchronizeClosed()
         default: try release()
         }
+    }
+
+    /// The group sync, with or without time to look at the bytes.
+    func synchronizeClosed() throws {
+        if random.chance(50) { try journal.synchronizeSealed() }
+        try journal.markSynced(try journal.unsyncedGenerations())
+        if random.chance(50) { try journal.completeChecksums() }
     }
 
     // MARK: rows
@@ -143,8 +150,26 @@ extension World {
                 try data.withUnsafeBytes { try staging.write($0, at: segment.range.lower) }
             }
         }
-        try journal.hydrated(generation.id, ranges)
+        var checksums: ChecksumList?
+        if generation.checksums == .complete || generation.content.extents.isEmpty, random.chance(80) {
+            checksums = try fetched(ranges, generation)
+        }
+        try journal.hydrated(generation.id, ranges, checksums: checksums)
         return true
+    }
+
+    private func fetched(_ ranges: [ByteRange], _ generation: Generation) throws -> ChecksumList {
+        var list = try journal.checksums(of: generation.id)
+        var (extents, wanted, budget) = (generation.content.extents, ExtentSet(), Int64.max)
+        for range in ranges {
+            extents.insert(range)
+            wanted.insert(range)
+        }
+        let file = try journal.openStaging(generation.id, creating: true)
+        guard try list.complete(wanted, within: extents, from: file, budget: &budget) == .complete else {
+            throw Failure("generation \(generation.id): sound bytes do not match")
+        }
+        return list
     }
 
     /// The remote carries out a commit whose answer is not there yet.
@@ -193,7 +218,19 @@ extension World {
         }
         guard let generation = try generation(of: transfer) else { throw Failure("\(transfer.key): content is gone") }
         guard generation.content.underlayRanges.isEmpty else { throw Failure("\(transfer.key): sent with gaps") }
+        try checkBytes(of: generation)
         return try read(generation)
+    }
+
+    /// What is sent is what was written: nothing sound is taken for damaged.
+    private func checkBytes(of generation: Generation) throws {
+        guard generation.size > 0, let check = try journal.check(of: generation) else { return }
+        note(generation.checksums == .complete ? "check" : "check-some")
+        let file = try journal.openStaging(generation.id, creating: true)
+        if try file.status().size < generation.size { try file.truncate(to: generation.size) }
+        let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: Int(generation.size), alignment: 8)
+        defer { bytes.deallocate() }
+        try CheckedReader(file.raw, check).read(into: bytes, at: 0)
     }
 
     /// A commit whose condition fails is only right where a deletion's answer was lost.

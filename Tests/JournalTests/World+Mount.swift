@@ -75,14 +75,17 @@ extension World {
 
     private func openForWriting(_ path: ObjectKey, replacing: Bool = false) throws {
         guard open[path] == nil, case .file(let content, _) = model[path] else { return }
+        let isChecked = try journal.node(at: path)?.generation?.checksums != ChecksumState.none
         let node = try journal.beginWriting(at: path, remote: remoteState(path), replacing: replacing)
         guard let generation = node.generation, !generation.isSealed else { throw Failure("\(path) is not open") }
+        if isChecked { durableLog = try logSize() }
         open[path] = OpenFile(
             node: node.id,
             generation: generation.id,
             map: generation.content,
             content: content,
-            acknowledged: content
+            acknowledged: content,
+            checksums: generation.isReopened ? try journal.checksums(of: generation.id) : ChecksumList()
         )
     }
 
@@ -93,6 +96,7 @@ extension World {
         let staging = try journal.openStaging(file.generation, creating: true)
         try data.withUnsafeBytes { try staging.write($0, at: Int64(start)) }
         file.map.write(ByteRange(offset: Int64(start), count: Int64(data.count)))
+        file.checksums.forget(ByteRange(offset: Int64(start), count: Int64(data.count)))
         let end = start + data.count
         if file.content.count < end { file.content += [UInt8](repeating: 0, count: end - file.content.count) }
         file.content.replaceSubrange(start..<end, with: data)
@@ -108,6 +112,7 @@ extension World {
         guard var file = open[path] else { return }
         let size = cutsAll ? 0 : random.below(file.content.count + 8)
         file.map.truncate(to: Int64(size))
+        file.checksums.forget(ByteRange(Int64(size), .max))
         try journal.openStaging(file.generation, creating: true).truncate(to: Int64(size))
         file.content =
             Array(file.content.prefix(size)) + [UInt8](repeating: 0, count: max(0, size - file.content.count))
@@ -131,9 +136,14 @@ extension World {
     func seal(_ path: ObjectKey) throws {
         guard let file = open.removeValue(forKey: path) else { return }
         let modified = random.chance(70) ? Timestamp(seconds: tick()) : nil
-        guard try journal.seal(file.node, file.generation, content: file.map, modified: modified) else {
-            throw Failure("\(path) cannot be sealed")
-        }
+        let isSealed = try journal.seal(
+            file.node,
+            file.generation,
+            content: file.map,
+            modified: modified,
+            checksums: file.checksums
+        )
+        guard isSealed else { throw Failure("\(path) cannot be sealed") }
         updateModel(path, file.content, modified)
     }
 

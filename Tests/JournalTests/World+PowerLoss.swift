@@ -18,13 +18,13 @@ extension World {
     /// The group sync: every closed file and every commit so far survives power loss.
     func makeDurable() throws -> DurablePoint {
         note("sync")
-        try journal.markSynced(try journal.unsyncedGenerations())
+        try synchronizeClosed()
         var point = DurablePoint(model: model, log: try logSize())
         for path in open.keys { point.model[path] = nil }
         return point
     }
 
-    private func logSize() throws -> Int64 {
+    func logSize() throws -> Int64 {
         try FileStatus.of("\(scratch.path)/journal.sqlite-wal")?.size ?? 0
     }
 
@@ -37,7 +37,8 @@ extension World {
         try Files.makeDirectories("\(target)/staging")
         try Files.writeAtomically("\(target)/journal.sqlite", try Files.read("\(scratch.path)/journal.sqlite"))
         let log = try Files.read("\(scratch.path)/journal.sqlite-wal", limit: 1 << 24)
-        let cut = Int(point.log) + random.below(log.count - Int(point.log) + 1)
+        let durable = Int(max(point.log, durableLog))
+        let cut = durable + random.below(log.count - durable + 1)
         try Files.writeAtomically("\(target)/journal.sqlite-wal", Array(log[..<cut]))
         let trusted = try Self.trustedExtents("\(target)/journal.sqlite")
         for name in try Files.names(in: "\(scratch.path)/staging") {

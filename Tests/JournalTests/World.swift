@@ -32,6 +32,8 @@ final class World {
         var content: [UInt8]
         /// What close() or fsync() last acknowledged; nil for a new file.
         var acknowledged: [UInt8]?
+        /// What its writer knows of its bytes.
+        var checksums = ChecksumList()
     }
 
     let scratch: Scratch
@@ -51,6 +53,8 @@ final class World {
     var puttingMarkers: [JournalNode] = []
     var versions = 0
     var clock: Int64 = 100
+    /// How long the log was when a file with checksums was opened again.
+    var durableLog: Int64 = 0
     var trace: [String] = []
     /// How often each interesting thing happened, so that a run can be shown not to be vacuous.
     var seen: [String: Int] = [:]

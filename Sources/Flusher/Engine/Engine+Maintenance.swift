@@ -51,6 +51,7 @@ extension Engine {
         guard !FileLock.holder(of: session.places.mountLock).isHeld else { return }
         do throws(JournalError) {
             try session.journal.synchronizeSealed()
+            try session.journal.completeChecksums()
         } catch {
             Log.error("flusher", "\(session.description.remote): closed files could not be synced: \(error)")
         }
@@ -64,7 +65,12 @@ extension Engine {
                 for generation in released {
                     if let object = generation.object {
                         let path = session.journal.stagingPath(generation.id)
-                        session.cache.adopt(path, as: object.key, version: object.version)
+                        session.cache.adopt(
+                            path,
+                            as: object.key,
+                            version: object.version,
+                            check: generation.check
+                        )
                     }
                     removeStaging(generation.id, session)
                 }

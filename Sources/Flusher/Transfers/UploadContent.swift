@@ -3,7 +3,7 @@
 
 package import Base
 internal import Digests
-internal import Glibc
+package import Journal
 internal import ObjectStore
 package import Platform
 
@@ -12,13 +12,19 @@ package final class UploadContent: Sendable {
     private let file: FileDescriptor?
     private let raw: Int32?
     package let size: Int64
+    /// What the bytes have to be; nil where nobody knows.
+    private let check: ContentCheck?
 
     /// `file` holds at least `size` bytes; nil only for empty content.
-    package init(_ file: consuming FileDescriptor?, size: Int64) {
+    package init(_ file: consuming FileDescriptor?, size: Int64, check: ContentCheck? = nil) {
         raw = Self.number(of: file)
         self.file = file
         self.size = size
+        self.check = check
     }
+
+    /// Where the first bytes are that were read and not sent, as they are not what was written; nil when there are none.
+    var damagedAt: Int64? { check?.damagedAt }
 
     /// Bytes that are in memory, such as a link's text, put into a file without a name.
     package convenience init(_ bytes: [UInt8]) throws(SystemError) {
@@ -40,26 +46,24 @@ package final class UploadContent: Sendable {
 
     func body(_ range: ByteRange) -> UploadBody {
         guard let raw, !range.isEmpty else { return .empty }
-        return UploadBody(descriptor: raw, range: range)
+        return UploadBody(descriptor: raw, range: range, check: check)
     }
 
     var whole: UploadBody { body(ByteRange(0, size)) }
 
-    /// The MD5 of a range; EIO when the file is shorter than it must be.
+    /// The MD5 of a range; EIO when the file is shorter than it must be, or not what was written.
     func md5(_ range: ByteRange) throws(SystemError) -> [UInt8] {
         let digest = Digest(.md5)
         guard let raw else { return digest.finalize() }
-        var chunk = [UInt8](repeating: 0, count: Int(min(range.count, 1 << 20)))
+        let reader = CheckedReader(raw, check)
+        let chunk = UnsafeMutableRawBufferPointer.allocate(byteCount: Int(min(range.count, 1 << 20)), alignment: 4096)
+        defer { chunk.deallocate() }
         var offset = range.lower
         while offset < range.upper {
-            let wanted = Int(min(Int64(chunk.count), range.upper - offset))
-            let position = Int(offset)
-            let count = try retryingOnInterrupt("pread") {
-                chunk.withUnsafeMutableBytes { pread(raw, $0.baseAddress, wanted, position) }
-            }
-            guard count > 0 else { throw SystemError.make(EIO, "pread", "staging data shorter than recorded") }
-            chunk.withUnsafeBytes { digest.update(UnsafeRawBufferPointer(rebasing: $0[..<count])) }
-            offset += Int64(count)
+            let piece = UnsafeMutableRawBufferPointer(rebasing: chunk.prefix(Int(range.upper - offset)))
+            try reader.read(into: piece, at: offset)
+            digest.update(UnsafeRawBufferPointer(piece))
+            offset += Int64(piece.count)
         }
         return digest.finalize()
     }

@@ -24,7 +24,13 @@ struct Hydration {
         guard let id = transfer.generation,
             var generation = try work.journal({ (journal) throws(JournalError) in try journal.generation(id) })
         else { throw .changed }
-        if generation.doubt == .accepted { generation = try rewrite(generation) }
+        if generation.doubt == .accepted {
+            // What went out before is not of the same content.
+            if transfer.upload != nil || transfer.phase == .committing {
+                try work.restart(transfer, method: transfer.method)
+            }
+            generation = try rewrite(generation)
+        }
         guard generation.size > 0 else {
             if generation.underlay != .none {
                 try work.journal { (journal) throws(JournalError) in _ = try journal.hydrated(id, []) }
@@ -45,7 +51,8 @@ struct Hydration {
                 try work.journal { (journal) throws(JournalError) in _ = try journal.hydrated(id, own) }
             }
         }
-        return UploadContent(file, size: generation.size)
+        let check = try work.journal { (journal) throws(JournalError) in try journal.check(of: generation) }
+        return UploadContent(file, size: generation.size, check: check)
     }
 
     /// The content of a transfer with only those bytes here that are sent, when the server can copy the others; nil when
@@ -64,8 +71,9 @@ struct Hydration {
                 generation = try fill(piece, of: generation, file)
             }
         }
+        let check = try work.journal { (journal) throws(JournalError) in try journal.check(of: generation) }
         let source = UploadSource(key: key, version: version, composition: composition)
-        return (UploadContent(file, size: generation.size), source)
+        return (UploadContent(file, size: generation.size, check: check), source)
     }
 
     /// That of the upload that was begun, else a new one.
@@ -161,9 +169,7 @@ struct Hydration {
         for segment in segments {
             switch segment.source {
             case .staging(let older) where older != generation.id:
-                try working(on: generation) { () throws(SystemError) in
-                    try copy(segment.range, from: older, to: file)
-                }
+                try copy(segment.range, from: older, to: file, generation)
             case .staging, .zeros: continue
             case .remote(let key, let version):
                 if let error = try fetch(key, version, segment.range, to: file) { throw failure(error, generation) }
@@ -174,26 +180,71 @@ struct Hydration {
             // The file may be new: its name must survive with the record of its bytes.
             try work.session.journal.synchronizeStagingDirectory()
         }
-        return try work.journal { (journal) throws(JournalError) in try journal.hydrated(generation.id, [range]) }
+        let checksums = try checksums(of: generation, with: range, file)
+        return try work.journal { (journal) throws(JournalError) in
+            try journal.hydrated(generation.id, [range], checksums: checksums)
+        }
+    }
+
+    /// The checksums of what is in the file now, `range` included; nil where nobody knows those of the rest.
+    private func checksums(
+        of generation: Generation,
+        with range: ByteRange,
+        _ file: borrowing FileDescriptor
+    ) throws(WorkFailure) -> ChecksumList? {
+        var extents = generation.content.extents
+        guard generation.checksums == .complete || extents.isEmpty else { return nil }
+        var list = try work.journal { (journal) throws(JournalError) in try journal.checksums(of: generation.id) }
+        extents.insert(range)
+        var outcome = ChecksumList.Outcome.complete
+        try working(on: generation) { () throws(SystemError) in
+            var budget = Int64.max
+            // Of what a hole was before, the checksum is still missing.
+            outcome = try list.complete(ExtentSet(range), within: extents, from: file, budget: &budget)
+        }
+        if case .damaged(let block) = outcome {
+            throw try work.damaged(generation.id, at: ChecksumList.range(of: block).lower)
+        }
+        return list
+    }
+
+    private func copy(
+        _ range: ByteRange,
+        from older: GenerationID,
+        to file: borrowing FileDescriptor,
+        _ generation: Generation
+    ) throws(WorkFailure) {
+        let check = try work.journal { (journal) throws(JournalError) in
+            try journal.generation(older).flatMap { (older) throws(JournalError) in
+                try journal.checkOfOwnBytes(of: older)
+            }
+        }
+        do throws(WorkFailure) {
+            try working(on: generation) { () throws(SystemError) in
+                try copy(range, from: older, check, to: file)
+            }
+        } catch {
+            if let place = check?.damagedAt { throw try work.damaged(older, at: place) }
+            throw error
+        }
     }
 
     private func copy(
         _ range: ByteRange,
         from generation: GenerationID,
+        _ check: ContentCheck?,
         to file: borrowing FileDescriptor
     ) throws(SystemError) {
         let source = try work.session.journal.openStaging(generation, creating: false)
-        var chunk = [UInt8](repeating: 0, count: Int(min(range.count, 1 << 20)))
+        let reader = CheckedReader(source.raw, check)
+        let chunk = UnsafeMutableRawBufferPointer.allocate(byteCount: Int(min(range.count, 1 << 20)), alignment: 4096)
+        defer { chunk.deallocate() }
         var offset = range.lower
         while offset < range.upper {
-            let wanted = Int(min(Int64(chunk.count), range.upper - offset))
-            let position = Int(offset)
-            let count = try retryingOnInterrupt("pread") {
-                chunk.withUnsafeMutableBytes { pread(source.raw, $0.baseAddress, wanted, position) }
-            }
-            guard count > 0 else { throw SystemError.make(EIO, "pread", "staging data shorter than recorded") }
-            try Self.write(chunk, count, to: file.raw, at: offset)
-            offset += Int64(count)
+            let piece = UnsafeMutableRawBufferPointer(rebasing: chunk.prefix(Int(range.upper - offset)))
+            try reader.read(into: piece, at: offset)
+            try file.write(UnsafeRawBufferPointer(piece), at: offset)
+            offset += Int64(piece.count)
         }
     }
 
@@ -230,18 +281,6 @@ struct Hydration {
             }
         }
     }
-
-    private static func write(_ bytes: [UInt8], _ count: Int, to raw: Int32, at offset: Int64) throws(SystemError) {
-        var done = 0
-        while done < count {
-            done += try retryingOnInterrupt("pwrite") {
-                bytes.withUnsafeBytes {
-                    pwrite(raw, $0.baseAddress.map { $0 + done }, count - done, Int(offset) + done)
-                }
-            }
-        }
-    }
-
 }
 
 /// Writes what is fetched into a file, at its own offsets.

@@ -29,7 +29,7 @@ extension RowWork {
     func checkSafe(_ node: JournalNode) throws(WorkFailure) {
         guard var generation = node.generation else { return }
         for _ in 0..<25 where !generation.isSendable {
-            if generation.doubt == .failed { throw .attention(SyncDoubt.attention) }
+            if let reason = generation.doubt.attention { throw .attention(reason) }
             guard job.cancellation.sleep(0.01) else { break }
             let id = generation.id
             guard let now = try journal({ (journal) throws(JournalError) in try journal.generation(id) }) else {
@@ -151,9 +151,19 @@ extension RowWork {
             from: (key, old),
             to: (transfer.key, version),
             changed: changed,
-            local: extents.isEmpty ? nil : session.journal.stagingPath(generation.id),
+            local: isSound(generation) ? session.journal.stagingPath(generation.id) : nil,
             extents: extents
         )
+    }
+
+    /// Whether a generation has bytes here, and those that were written.
+    private func isSound(_ generation: Generation) -> Bool {
+        let extents = generation.content.extents.ranges
+        guard !extents.isEmpty, let check = try? session.journal.check(of: generation),
+            let file = try? session.journal.openStaging(generation.id, creating: false)
+        else { return false }
+        let content = UploadContent(file, size: generation.size, check: check)
+        return extents.allSatisfy { (try? content.md5($0)) != nil }
     }
 
     /// The remote object that a row is a copy of, with another name or other attributes.

@@ -33,6 +33,7 @@ extension RowWork {
             }
             guard let state = session.transfer(transfer.id) else { throw .changed }
             let result = try run(method, state, context(state, node, content, progress, method))
+            if let place = content.damagedAt, let id = transfer.generation { throw try damaged(id, at: place) }
             if case .unsupported = result { continue }
             return result
         }
@@ -56,6 +57,7 @@ extension RowWork {
             let progress = TransferProgress(size: content.size)
             job.progress = progress
             let result = try run(.multipart, transfer, context(transfer, node, content, progress, .multipart, source))
+            if let place = content.damagedAt, let id = transfer.generation { throw try damaged(id, at: place) }
             switch result {
             case .unsupported: Log.info("flusher", "\(transfer.key): the server copies no parts, all of it is sent")
             case .failed(let error) where error.cause == .preconditionFailed:
@@ -66,6 +68,15 @@ extension RowWork {
         guard let state = session.transfer(transfer.id) else { throw .changed }
         if state.upload != nil || state.composition != nil { try restart(state, method: .put) }
         return nil
+    }
+
+    /// Notes that bytes of a content changed on the disk after they were written: they are not sent.
+    func damaged(_ id: GenerationID, at place: Int64) throws(WorkFailure) -> WorkFailure {
+        let end = place + ChecksumList.blockSize
+        let file = session.journal.stagingPath(id)
+        let reason = "bytes \(place) to \(end - 1) of \(file): \(SyncDoubt.attentionAfterDamage)"
+        try journal { (journal) throws(JournalError) in try journal.noteDamage(of: id, reason) }
+        return .attention(reason)
     }
 
     private func context(

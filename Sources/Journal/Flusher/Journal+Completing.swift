@@ -19,6 +19,8 @@ package struct ReleasedGeneration: Hashable, Sendable {
     package let id: GenerationID
     /// The object whose bytes are exactly those of the staging file, when there is one.
     package let object: (key: ObjectKey, version: ObjectVersion)?
+    /// What the bytes of that file have to be; nil where nobody knows.
+    package var check: ContentCheck?
 
     package static func == (left: ReleasedGeneration, right: ReleasedGeneration) -> Bool { left.id == right.id }
     package func hash(into hasher: inout Hasher) { hasher.combine(id) }
@@ -246,8 +248,10 @@ extension Tables {
         while let candidate = queue.popLast() {
             try connection.run("DELETE FROM released WHERE generation = ?", [.integer(candidate.id.value)])
             guard let generation = try generation(candidate.id), try !isReferenced(candidate.id) else { continue }
-            try connection.run("DELETE FROM generation WHERE id = ?", [.integer(candidate.id.value)])
-            taken.append(candidate.adoptable(generation))
+            var released = candidate.adoptable(generation)
+            if released.object != nil { released.check = try check(of: generation) }
+            try deleteGeneration(candidate.id)
+            taken.append(released)
             if case .generation(let below) = generation.underlay {
                 queue.append(ReleasedGeneration(id: below, object: nil))
             }
@@ -269,7 +273,9 @@ extension Tables {
 extension ReleasedGeneration {
     /// Itself, without the object when the staging file lacks bytes of it.
     fileprivate func adoptable(_ generation: Generation) -> ReleasedGeneration {
-        guard let object, object.version.size == generation.size, generation.content.underlayLength == 0 else {
+        guard let object, object.version.size == generation.size, generation.content.underlayLength == 0,
+            generation.doubt == .none
+        else {
             return ReleasedGeneration(id: id, object: nil)
         }
         return self

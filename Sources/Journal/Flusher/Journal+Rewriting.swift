@@ -14,8 +14,9 @@ extension Journal {
     /// and its row waits for a person again.
     package func rewriteAccepted(_ id: GenerationID) throws(JournalError) {
         guard let generation = try generation(id), generation.doubt == .accepted else { return }
+        let checksums: ChecksumList
         do throws(SystemError) {
-            try rewriteStaging(of: id)
+            checksums = try rewriteStaging(of: generation)
         } catch {
             try noteFailedSync(of: [id])
             throw JournalError(system: error)
@@ -27,11 +28,14 @@ extension Journal {
             }
             try tables.connection.run("UPDATE generation SET doubt = 0 WHERE id = ?", [.integer(id.value)])
             try tables.noteSynced(id)
+            // What was known of the bytes before does not count: a person took them as they are.
+            try tables.store(checksums, of: id)
+            try tables.set(.complete, of: current)
         }
     }
 
-    private func rewriteStaging(of id: GenerationID) throws(SystemError) {
-        let path = stagingPath(id)
+    private func rewriteStaging(of generation: Generation) throws(SystemError) -> ChecksumList {
+        let path = stagingPath(generation.id)
         guard let old = try StagingFile(path) else { throw SystemError.make(ENOENT, "open", path) }
         let new = path + Self.rewritten
         try Files.removeIfPresent(new)
@@ -42,6 +46,10 @@ extension Journal {
         try synchronizeData(target)
         try Files.rename(new, to: path)
         try synchronizeStagingDirectory()
+        var checksums = ChecksumList()
+        var budget = Int64.max
+        _ = try checksums.complete(generation.content.extents, from: target, budget: &budget)
+        return checksums
     }
 
     private static func copy(

@@ -36,7 +36,7 @@ extension Journal {
     /// Forgets earlier failures and pauses, and puts the rows at the head with `priority`.
     ///
     /// With `answeringAttention` a person wants also what needed attention to go on, and content that the disk failed
-    /// to write as it reads now; without, such rows stay as they are.
+    /// to write or keep as it reads now; without, such rows stay as they are.
     package func retryNow(
         _ nodes: [NodeID],
         answeringAttention: Bool = false,
@@ -49,7 +49,7 @@ extension Journal {
                     """
                     UPDATE node SET attempts = 0, next_attempt = NULL, not_before = NULL, last_error = NULL,
                         is_paused = 0, priority = ?1, attention = CASE WHEN EXISTS
-                            (SELECT 1 FROM generation g WHERE g.id = node.generation AND g.doubt = 1)
+                            (SELECT 1 FROM generation g WHERE g.id = node.generation AND g.doubt IN (1, 3))
                             THEN attention ELSE NULL END
                     WHERE id = ?2 AND (?3 OR attention IS NULL)
                     """,
@@ -73,11 +73,11 @@ extension Journal {
 }
 
 extension Tables {
-    /// Notes that a person wants what the disk failed to write, if it is closed, as it reads now.
+    /// Notes that a person wants what the disk failed to write or keep, if it is closed, as it reads now.
     fileprivate func acceptDoubt(of node: NodeID) throws(JournalError) {
         try connection.run(
             """
-            UPDATE generation SET doubt = 2 WHERE doubt = 1 AND is_sealed = 1
+            UPDATE generation SET doubt = 2 WHERE doubt IN (1, 3) AND is_sealed = 1
                 AND id = (SELECT generation FROM node WHERE id = ?)
             """,
             [.integer(node.value)]

@@ -133,11 +133,13 @@ extension Journal {
     /// (fdatasync, and the staging directory if the file is new): all of it then survives power loss.
     ///
     /// Once no byte of the underlay shows, the generation lets go of it, and keeps its origin when bytes were fetched;
-    /// no ranges at all are enough for an empty file. `.notFound` when no transfer has it.
+    /// no ranges at all are enough for an empty file. `.notFound` when no transfer has it. `checksums` are of all that
+    /// is in the file now.
     @discardableResult
     package func hydrated(
         _ id: GenerationID,
-        _ ranges: [ByteRange]
+        _ ranges: [ByteRange],
+        checksums: ChecksumList? = nil
     ) throws(JournalError) -> Generation {
         try write { tables throws(JournalError) in
             guard let old = try tables.generation(id), old.isSealed, try tables.isInTransfer(id) else {
@@ -148,6 +150,12 @@ extension Journal {
             precondition(content.size == old.size, "hydration never changes the size")
             let isSynced = old.isSynced || !ranges.isEmpty || content.extents.isEmpty
             _ = try tables.record(id, content, isSealed: true, isSynced: isSynced)
+            if let checksums {
+                try tables.store(checksums, of: id)
+                try tables.set(.complete, of: old)
+            } else if content.extents != old.content.extents, old.checksums == .complete {
+                try tables.set(.pending, of: old)
+            }
             if isSynced, content.underlayRanges.isEmpty {
                 let isFetched = !old.content.underlayRanges.isEmpty
                 try tables.releaseUnderlay(of: old, origin: isFetched ? tables.origin(of: old) : old.origin)

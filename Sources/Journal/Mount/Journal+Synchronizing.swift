@@ -44,7 +44,8 @@ extension Journal {
             count += generations.count
             let failed = try force(generations, syncOpen)
             try noteFailedSync(of: failed)
-            try markSynced(generations.filter { !failed.contains($0.id) })
+            let synced = generations.filter { !failed.contains($0.id) }
+            try markSynced(synced, takeChecksums(of: synced))
             guard generations.count == 1000 else { return count }
         }
     }
@@ -53,16 +54,21 @@ extension Journal {
     ///
     /// One whose record changed since stays unsynced, and one that the disk failed to write stays in doubt. The
     /// staging directory must have been synced too. Every earlier commit becomes durable along with it, also when the
-    /// list is empty. Returns those in doubt.
+    /// list is empty. Returns those in doubt. `checksums` are of the bytes that these records have.
     @discardableResult
-    package func markSynced(_ generations: [Generation]) throws(JournalError) -> [GenerationID] {
+    package func markSynced(
+        _ generations: [Generation],
+        _ checksums: [GenerationID: TakenChecksums] = [:]
+    ) throws(JournalError) -> [GenerationID] {
         try write(durable: true) { tables throws(JournalError) in
             try tables.connection.run("UPDATE meta SET value = value + 1 WHERE key = 'durable'")
             var doubtful: [GenerationID] = []
             for generation in generations {
                 guard let current = try tables.generation(generation.id) else { continue }
                 if current.doubt != .none { doubtful.append(current.id) }
-                if current.revision == generation.revision { try tables.noteSynced(generation.id) }
+                guard current.revision == generation.revision else { continue }
+                try tables.noteSynced(generation.id)
+                if current.isSealed { try tables.noteChecksums(checksums[generation.id], of: current) }
             }
             return doubtful
         }
@@ -180,6 +186,11 @@ extension SyncDoubt {
         the disk failed to write it, so what reads well now may be lost or wrong: check the disk, then copy the file \
         again; retry takes it as it reads now
         """
+    /// And of one that the disk did not keep.
+    package static let attentionAfterDamage = """
+        bytes of it changed on the disk after they were written: check the disk, then copy the file again; retry takes \
+        it as it reads now
+        """
 }
 
 extension Tables {
@@ -201,7 +212,7 @@ extension Tables {
 
     /// Fails for a generation that a sync failed for.
     func refuseDoubt(_ id: GenerationID) throws(JournalError) {
-        guard let generation = try generation(id), generation.doubt != .none else { return }
-        throw JournalError(.io, "journal: \(SyncDoubt.attention)")
+        guard let doubt = try generation(id)?.doubt, doubt != .none else { return }
+        throw JournalError(.io, "journal: \(doubt.attention ?? SyncDoubt.attention)")
     }
 }

@@ -23,7 +23,25 @@ extension Journal {
         replacing: Bool = false,
         now: Timestamp = .now()
     ) throws(JournalError) -> JournalNode {
-        try change(at: now) { change throws(JournalError) in
+        let remote = remote
+        for isDurable in [false, true] {
+            let node = try beginWriting(at: path, remote, row, now, replacing: replacing, isDurable: isDurable)
+            if let node { return node }
+        }
+        throw JournalError(.constraint, "journal: the file could not be opened for changes")
+    }
+
+    /// Nil when it would open content whose checksums power loss would keep, and the commit is not durable: what is
+    /// written next must not be measured by them.
+    private func beginWriting(
+        at path: ObjectKey,
+        _ remote: () throws(JournalError) -> RemoteState,
+        _ row: NodeID?,
+        _ now: Timestamp,
+        replacing: Bool,
+        isDurable: Bool
+    ) throws(JournalError) -> JournalNode? {
+        try change(at: now, durable: isDurable) { change throws(JournalError) in
             if let row, try change.tables.node(at: path)?.id != row {
                 throw JournalError(.notFound, "journal: the row was replaced meanwhile")
             }
@@ -33,7 +51,9 @@ extension Journal {
                 throw JournalError(.constraint, "journal: the path is no file")
             }
             guard generation.isSealed else { return node }
-            node.generation = try change.tables.reopen(generation, replacing: replacing)
+            let opened = try change.tables.reopen(generation, replacing: replacing, isDurable: isDurable)
+            guard let opened else { return nil }
+            node.generation = opened
             node.isOpen = true
             try change.tables.update(node)
             return node
@@ -70,7 +90,7 @@ extension Journal {
     /// Records a file's content as complete, at the close of its last writer: it may be uploaded now.
     ///
     /// Nothing is synced: see ``synchronizeSealed(always:_:)``. `isUnchanged`: not one byte was written since the last
-    /// durable record, or since it was opened. `isDoubtful`: a sync of it failed. False when the file was removed
+    /// durable record, or since it was opened. `isDoubtful`: a sync of it failed. `checksums`: of bytes of it. False when the file was removed
     /// meanwhile. A row that turns out to want nothing but what was there before goes away, or back to the older
     /// generation.
     @discardableResult
@@ -81,6 +101,7 @@ extension Journal {
         modified: Timestamp?,
         isUnchanged: Bool = false,
         isDoubtful: Bool = false,
+        checksums: ChecksumList = ChecksumList(),
         now: Timestamp = .now()
     ) throws(JournalError) -> Bool {
         let new = NewFile.Seal(node: node, content: content, modified: modified, now: now)
@@ -98,6 +119,7 @@ extension Journal {
                 wasSynced: old.isSynced
             )
             if isDoubtful { _ = try change.tables.noteDoubt([generation]) }
+            try change.tables.noteSealed(old, content, checksums, isSynced: isSynced)
             guard var row = try change.written(node, generation, modified) else { return false }
             row.isOpen = false
             try change.tables.dropEmptyGeneration(&row)
@@ -132,7 +154,13 @@ extension Change {
 extension Tables {
     /// A generation to write to in place of a sealed one: itself, or one on top of it while its upload runs, or while
     /// power loss is to bring back its content.
-    fileprivate func reopen(_ generation: Generation, replacing: Bool) throws(JournalError) -> Generation {
+    ///
+    /// Nil when that has to be durable.
+    fileprivate func reopen(
+        _ generation: Generation,
+        replacing: Bool,
+        isDurable: Bool
+    ) throws(JournalError) -> Generation? {
         let isInUse = try connection.exists(
             "SELECT 1 FROM transfer WHERE generation = ?1 UNION SELECT 1 FROM generation WHERE underlay_generation = ?1",
             [.integer(generation.id.value)]
@@ -142,9 +170,13 @@ extension Tables {
             let content = ContentMap(size: generation.size, underlayLength: generation.size)
             return try insertGeneration(content, .generation(generation.id), isSealed: false)
         }
+        guard isDurable || generation.checksums == .none else { return nil }
         try connection.run("UPDATE generation SET is_sealed = 0 WHERE id = ?", [.integer(generation.id.value)])
+        try set(.none, of: generation)
         var opened = generation
         opened.isSealed = false
+        opened.checksums = .none
+        opened.isReopened = true
         return opened
     }
 

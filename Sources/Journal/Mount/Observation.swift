@@ -64,7 +64,7 @@ extension JournalNode {
         schedule.nextAttempt = nil
         schedule.lastError = nil
         // A new name makes bytes no better that the disk refused.
-        schedule.attention = generation?.doubt == .failed ? SyncDoubt.attention : nil
+        schedule.attention = generation?.doubt.attention
     }
 }
 

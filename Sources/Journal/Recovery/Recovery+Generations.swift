@@ -104,8 +104,9 @@ extension Recovery {
         let length = evidence.file?.length ?? 0
         if generation.isSealed {
             guard length < generation.content.extents.upperBound else { return .keep }
-            // A cut may have reached the disk whose commit, that the file was open again, did not.
-            guard isNewBoot, evidence.file != nil else { return .damaged }
+            // A cut may have reached the disk whose commit, that the file was open again, did not; but a file with
+            // checksums is not opened again before that is safe.
+            guard isNewBoot, evidence.file != nil, generation.checksums == .none else { return .damaged }
             return .restore(clipped(generation.content, evidence.file), isSynced: true)
         }
         if !evidence.isRecorded, generation.underlay != .none {
@@ -146,9 +147,10 @@ extension Recovery {
         case .lose:
             try quarantine(id, evidence.node?.path)
             if let node = evidence.node { try tables.delete(node) }
-            try tables.connection.run("DELETE FROM generation WHERE id = ?", [.integer(id.value)])
+            try tables.deleteGeneration(id)
         case .damaged:
             try tables.connection.run("UPDATE generation SET is_sealed = 1 WHERE id = ?", [.integer(id.value)])
+            if !evidence.generation.isSealed { try tables.removeChecksums(of: id) }
             guard var node = evidence.node else { break }
             node.schedule.attention =
                 "its local data is missing or cut short: cancel this change and save the file again"
@@ -184,6 +186,8 @@ extension Recovery {
         let old = evidence.generation
         try clearStaging(old.id, content)
         _ = try tables.record(old.id, content, isSealed: true, isSynced: isSynced)
+        // They are of other bytes, or nobody knows of which.
+        try tables.restartChecksums(of: old.id)
         if isNewBoot, !old.isSynced {
             // What was sent of it before the power loss may be other bytes than these: begin anew. No upload begins
             // like that; an older version of this program may have left one.

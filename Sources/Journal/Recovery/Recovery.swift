@@ -114,12 +114,15 @@ struct Recovery {
         }
     }
 
-    /// Lets a row wait for a person exactly while its content is one that the disk failed to write.
+    /// Lets a row wait for a person exactly while its content is one that the disk failed to write or keep.
     private func noteDoubt(of node: inout JournalNode) throws(JournalError) {
-        let isDoubtful = node.generation?.doubt == .failed
-        guard isDoubtful != (node.schedule.attention == SyncDoubt.attention) else { return }
-        if isDoubtful, node.schedule.attention != nil { return }
-        node.schedule.attention = isDoubtful ? SyncDoubt.attention : nil
+        let wanted = node.generation?.doubt.attention
+        if let known = node.schedule.attention {
+            guard wanted == nil, SyncDoubt.allCases.contains(where: { $0.attention == known }) else { return }
+        } else if wanted == nil {
+            return
+        }
+        node.schedule.attention = wanted
         try tables.update(node)
     }
 
@@ -155,8 +158,9 @@ struct Recovery {
                 """
             let unused = try tables.connection.all(sql) { $0.integer(0) }
             if unused.isEmpty { break }
-            for id in unused { try tables.connection.run("DELETE FROM generation WHERE id = ?", [.integer(id)]) }
+            for id in unused { try tables.deleteGeneration(GenerationID(id)) }
         }
+        try tables.connection.run("DELETE FROM checksum WHERE abs(generation) NOT IN (SELECT id FROM generation)")
         try removeHalfRewritten()
         let kept = Set(try tables.connection.all("SELECT id FROM generation") { $0.integer(0) })
         for name in names.subtracting(kept).sorted() {

@@ -40,13 +40,18 @@ enum Salvage {
         }
         for (table, key) in [
             ("generation", "id"), ("node", "id"), ("transfer", "id"), ("part", "transfer, number"),
-            ("leftover", "id"), ("doubt", "id"), ("conflict", "id"), ("meta", "key"),
+            ("leftover", "id"), ("doubt", "id"), ("conflict", "id"), ("checksum", "generation, row"),
+            ("meta", "key"),
         ] {
             let count = copy(table, key, old, journal)
             Log.notice("journal", "saved \(count) rows of table \(table)")
         }
         do throws(JournalError) {
-            try journal.write { tables throws(JournalError) in try tables.restoreCounters() }
+            try journal.write { tables throws(JournalError) in
+                try tables.restoreCounters()
+                // Some may be missing.
+                try tables.restartAllChecksums()
+            }
         } catch {
             Log.error("journal", "\(error)")
         }

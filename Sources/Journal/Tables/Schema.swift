@@ -4,13 +4,18 @@
 /// The journal's tables, version by version; Docs/Journal.md says what the columns mean.
 enum Schema {
     static let migrations = [
-        first, leftovers, doubts, failedSyncs, devices, compositions, extended, metVersions,
+        first, leftovers, doubts, failedSyncs, devices, compositions, extended, metVersions, checksums,
     ].map { compact($0) }
 
     // SQLite keeps this text on the first page of the file: where it spills onto another one, damage to that page too
     // takes every row away. So it is kept short.
     private static func compact(_ text: String) -> String {
-        text.split { $0 == " " || $0 == "\n" }.joined(separator: " ")
+        var result = ""
+        for word in text.split(whereSeparator: { $0 == " " || $0 == "\n" }) {
+            if let last = result.last, !",()".contains(last), word.first != "(", word.first != ")" { result += " " }
+            result += word
+        }
+        return result
     }
 
     private static let leftovers = """
@@ -145,6 +150,14 @@ enum Schema {
         """
 
     private static let failedSyncs = "ALTER TABLE generation ADD COLUMN doubt INTEGER NOT NULL DEFAULT 0"
+
+    // A row with a negative generation says that its checksums are pending. Content that is there already is such.
+    private static let checksums = """
+        ALTER TABLE generation ADD checksums INT;
+        CREATE TABLE checksum (generation, row, covered, sums, PRIMARY KEY (generation, row)) WITHOUT ROWID;
+        UPDATE generation SET checksums = 2 WHERE is_sealed = 1 AND is_synced = 1 AND length(extents) > 0;
+        INSERT INTO checksum SELECT -id, 0, '', '' FROM generation WHERE checksums = 2;
+        """
 
     private static let devices = "ALTER TABLE node ADD COLUMN device INTEGER NOT NULL DEFAULT 0"
 

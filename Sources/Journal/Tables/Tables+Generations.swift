@@ -7,9 +7,10 @@ internal import Database
 extension Tables {
     static let generationColumns = """
         g.id, g.size, g.extents, g.underlay, g.underlay_key, g.underlay_tag, g.underlay_size, g.underlay_modified,
-        g.underlay_generation, g.underlay_length, g.is_sealed, g.is_synced, g.revision, g.doubt
+        g.underlay_generation, g.underlay_length, g.is_sealed, g.is_synced, g.revision, g.doubt,
+        g.checksums
         """
-    static let generationColumnCount: Int32 = 14
+    static let generationColumnCount: Int32 = 15
 
     static func generation(_ row: Row, _ first: Int32 = 0) throws(JournalError) -> Generation {
         let underlay: Underlay =
@@ -37,7 +38,8 @@ extension Tables {
             isSynced: row.bool(first + 11),
             revision: row.integer(first + 12),
             // A value that makes no sense is not taken for a good one.
-            doubt: SyncDoubt(rawValue: row.integer(first + 13)) ?? .failed
+            doubt: SyncDoubt(rawValue: row.integer(first + 13)) ?? .failed,
+            checksums: ChecksumState(rawValue: row.integer(first + 14)) ?? .none
         )
     }
 

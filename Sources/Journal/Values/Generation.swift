@@ -75,6 +75,27 @@ package enum SyncDoubt: Int64, Hashable, Sendable, CaseIterable {
     case failed = 1
     /// A person wants it as it reads now: it is written anew before it is sent.
     case accepted = 2
+    /// Bytes of it changed on the disk after they were written; it is not sent, and every fsync of it fails.
+    case damaged = 3
+
+    /// What a person is told; nil when nobody is to be asked.
+    package var attention: String? {
+        switch self {
+        case .none, .accepted: nil
+        case .failed: Self.attention
+        case .damaged: Self.attentionAfterDamage
+        }
+    }
+}
+
+/// Whether the journal has checksums of a content's bytes.
+package enum ChecksumState: Int64, Hashable, Sendable {
+    /// Of none, or of some.
+    case none = 0
+    /// Of all: what has none is zero.
+    case complete = 1
+    /// Of some, and the others are still to be taken.
+    case pending = 2
 }
 
 /// One content of a file: immutable once sealed.
@@ -93,6 +114,9 @@ package struct Generation: Hashable, Sendable {
     package var revision: Int64
     /// Whether the disk failed to write it.
     package var doubt: SyncDoubt
+    package var checksums: ChecksumState
+    /// It was sealed until the call that returned this opened it: its checksums are those of before.
+    package var isReopened = false
 
     package init(
         id: GenerationID,
@@ -102,7 +126,8 @@ package struct Generation: Hashable, Sendable {
         isSealed: Bool,
         isSynced: Bool,
         revision: Int64,
-        doubt: SyncDoubt = .none
+        doubt: SyncDoubt = .none,
+        checksums: ChecksumState = .none
     ) {
         self.id = id
         self.content = content
@@ -112,6 +137,7 @@ package struct Generation: Hashable, Sendable {
         self.isSynced = isSynced
         self.revision = revision
         self.doubt = doubt
+        self.checksums = checksums
     }
 
     package var size: Int64 { content.size }

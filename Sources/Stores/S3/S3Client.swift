@@ -93,7 +93,7 @@ final class S3Client: Sendable {
         switch body {
         case nil: CanonicalRequest.emptyPayload
         case .bytes(let bytes): Hexadecimal.encode(Digest.of(bytes, .sha256))
-        case .file(_, let range): range.isEmpty ? CanonicalRequest.emptyPayload : CanonicalRequest.unsignedPayload
+        case .file(_, let range, _): range.isEmpty ? CanonicalRequest.emptyPayload : CanonicalRequest.unsignedPayload
         }
     }
 

@@ -102,13 +102,14 @@ extension S3Store {
     /// The MD5 of what is to be sent.
     static func md5(of body: UploadBody) throws(StoreError) -> [UInt8] {
         let digest = Digest(.md5)
+        let file = CheckedReader(body.descriptor, body.check)
         var buffer = [UInt8](repeating: 0, count: Int(min(1 << 20, max(1, body.range.count))))
         var position = body.range.lower
         while position < body.range.upper {
             let count = Int(min(Int64(buffer.count), body.range.upper - position))
             let isRead = buffer.withUnsafeMutableBytes { buffer in
                 let piece = UnsafeMutableRawBufferPointer(rebasing: buffer[..<count])
-                guard readFully(body.descriptor, into: piece, at: position) else { return false }
+                guard (try? file.read(into: piece, at: position)) != nil else { return false }
                 digest.update(UnsafeRawBufferPointer(piece))
                 return true
             }
@@ -124,6 +125,6 @@ extension S3Store {
 extension UploadBody {
     /// The body as the transport takes it.
     var transferBody: TransferBody {
-        range.isEmpty ? .bytes([]) : .file(descriptor: descriptor, range: range)
+        range.isEmpty ? .bytes([]) : .file(descriptor: descriptor, range: range, check: check)
     }
 }
