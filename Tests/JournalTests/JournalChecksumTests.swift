@@ -128,12 +128,7 @@ import Testing
         try fixture.save("a")
         try fixture.save("unsynced")
         try fixture.damage("UPDATE generation SET is_synced = 1 WHERE id = 1")
-        try fixture.damage(
-            """
-            DROP TABLE checksum; ALTER TABLE generation DROP COLUMN checksums;
-            PRAGMA user_version = 5
-            """
-        )
+        try fixture.damage(OlderJournal.version5)
         let later = try Journal(directory: fixture.scratch.path)
         #expect(try later.generation(generation().id)?.checksums == .pending)
         try later.completeChecksums()

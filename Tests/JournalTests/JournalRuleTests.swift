@@ -53,14 +53,7 @@ import Testing
 
     @Test func aJournalOfAnEarlierVersionIsTakenOn() throws {
         try fixture.save("f")
-        let old = try Database(path: fixture.scratch.path + "/journal.sqlite")
-        try old.write { connection throws(DatabaseError) in
-            try connection.run("ALTER TABLE node DROP COLUMN xattr")
-            for column in ["tag", "size", "modified"] {
-                try connection.run("ALTER TABLE conflict DROP COLUMN \(column)")
-            }
-            try connection.run("PRAGMA user_version = 5")
-        }
+        try fixture.damage(OlderJournal.version5)
         try fixture.recover()
         #expect(try fixture.row("f").attributes == .file())
     }

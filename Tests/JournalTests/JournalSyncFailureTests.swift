@@ -174,18 +174,9 @@ import Testing
 
     // MARK: older databases
 
-    private static let older =
-        """
-        DROP TABLE checksum; ALTER TABLE generation DROP COLUMN checksums;
-        ALTER TABLE generation DROP COLUMN doubt; ALTER TABLE node DROP COLUMN device;
-        ALTER TABLE transfer DROP COLUMN composition; ALTER TABLE node DROP COLUMN xattr;
-        ALTER TABLE conflict DROP COLUMN tag; ALTER TABLE conflict DROP COLUMN size;
-        ALTER TABLE conflict DROP COLUMN modified; PRAGMA user_version = 3
-        """
-
     @Test func aJournalOfAnOlderVersionIsBroughtUpToDate() throws {
         try fixture.save("a")
-        try fixture.damage(Self.older)
+        try fixture.damage(OlderJournal.version3)
         try fixture.recover()
         #expect(try generation("a").isSynced && generation("a").doubt == .none)
     }
@@ -193,7 +184,7 @@ import Testing
     @Test func theRowsOfADamagedJournalOfAnOlderVersionAreSaved() throws {
         for index in 0..<300 { try fixture.save(ObjectKey("file-\(index)")) }
         try fixture.synchronize()
-        try fixture.damage(Self.older)
+        try fixture.damage(OlderJournal.version3)
         try fixture.damage("PRAGMA wal_checkpoint(TRUNCATE)")
         let path = "\(fixture.scratch.path)/journal.sqlite"
         let size = try #require(try FileStatus.of(path)).size
