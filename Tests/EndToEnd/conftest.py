@@ -30,6 +30,7 @@ LONG = (
     "test_ten_thousand_small_files", "test_no_read_mixes_versions", "test_a_second_rsync_transfers_nothing",
     "test_fio_finds_every_block_as_it_wrote_it", "test_cuts_and_kills_during_a_big_upload_cost_little",
     "test_a_kill_while_the_object_is_put_together_loses_nothing", "test_attributes_come_with_the_listing",
+    "test_stress_ng_finds_what_is_expected", "test_bonnie_makes_finds_and_removes_its_files",
     "test_killed_at_any_step", "test_a_head_that_never_ends_is_cut",
     "test_cutting_a_file_at_open_leaves_no_hole_before_what_others_append", "test_a_bucket_of_many_objects_takes_little",
     "test_parts_side_by_side_are_lost_one_by_one", "test_one_error_at_any_step", "test_one_that_cannot_be_reached_is_named",

@@ -4,11 +4,12 @@
 
 import os
 import random
+import re
 
 import pytest
 
 from harness.processes import Failure, run
-from harness.trees import random_bytes
+from harness.trees import all_keys, random_bytes
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -18,7 +19,8 @@ SIXTEEN = ["--filename_format=job$jobnum", f"--size={EACH_OF_SIXTEEN}", "--numjo
 SINGLE = ["--filename=one", f"--size={ONE}"]
 
 #: Each block carries a checksum and its offset, so that a block of elsewhere is seen too.
-VERIFY = ["--verify=crc32c", "--verify_interval=4k", "--verify_fatal=1", "--verify_state_save=0"]
+CHECKSUMS = ["--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0"]
+VERIFY = [*CHECKSUMS, "--verify_interval=4k"]
 
 #: Name of the job: how it reads what was written. Random ones read every block once.
 JOBS = {
@@ -73,6 +75,61 @@ def test_fio_finds_every_block_as_it_wrote_it(instance, server, client, written,
     client.put_object(Bucket="bucket", Key="one", Body=bytes(data))
     with pytest.raises(Failure, match="verify failed"):
         fio(written.mount_again(), "random", *JOBS["random"])
+
+
+#: Name of the job: how it writes what it verifies. With block sizes that nothing is a multiple of, each block has one
+#: checksum over all of it.
+WRITERS = {
+    "sequential": ["--filename=sequential", "--size=6m", "--rw=write", "--bs=128k"],
+    "random": ["--filename=random", "--size=6m", "--rw=randwrite", "--bs=4k"],
+    "backward": ["--filename=backward", "--size=3m", "--rw=write:-24k", "--bs=12k", "--offset=2988k", "--io_size=3m"],
+    "unaligned": ["--filename=unaligned", "--size=3m", "--rw=randwrite", "--bs=3333", "--offset=777"],
+    "odd sizes": ["--filename=odd", "--size=3m", "--rw=randwrite", "--bsrange=512-70001", "--bs_unaligned"],
+    "small files": ["--filename_format=small.$filenum", "--nrfiles=150", "--filesize=1k-20k", "--openfiles=16",
+                    "--rw=randwrite", "--bs=1k"],
+    "mmap": ["--filename=mmap", "--size=6m", "--rw=randwrite", "--bs=16k", "--ioengine=mmap"],
+    "direct": ["--filename=direct", "--size=6m", "--rw=randwrite", "--bs=64k", "--ioengine=libaio", "--iodepth=8",
+               "--direct=1"],
+    "sixteen": ["--filename_format=sixteen.$jobnum", "--size=512k", "--numjobs=16", "--rw=randwrite", "--bs=8k",
+                "--fsync=16"],
+}
+
+
+def writers(mount, *words, check=True):
+    """All of them at once."""
+    command = ["fio", f"--directory={mount.path}", "--thread", "--group_reporting", *CHECKSUMS, *words]
+    for name, job in WRITERS.items():
+        command += [f"--name={name}", *job]
+    return run(command, timeout=100, cwd=os.path.dirname(mount.instance.folder), check=check)
+
+
+@pytest.mark.limit(240)
+def test_fio_finds_what_each_way_of_writing_wrote(instance, server, client, seed):
+    mount = instance.mount("s3://bucket")
+    writers(mount, "--do_verify=0")
+    writers(mount, "--verify_only")
+    instance.flush()
+    mount.unmount()
+    instance.drop_cache()
+    sizes = all_keys(client, "bucket")
+    mount = mount.mount_again()
+    before = server.stats()["body_bytes_sent"].get("GET", 0)
+    writers(mount, "--verify_only")
+    writers(mount, "--verify_only")
+    fetched = server.stats()["body_bytes_sent"]["GET"] - before
+    # Each byte once, in whole blocks, and listings.
+    assert len(sizes) > 150 and 0.8 * sum(sizes.values()) < fetched < 1.2 * sum(sizes.values())
+    # They judge: of one wrong byte in a file they complain.
+    wrong = ("sequential", "unaligned", "odd", "mmap")
+    for key in wrong:
+        data = bytearray(client.get_object(Bucket="bucket", Key=key)["Body"].read())
+        data[random.Random(seed).randrange(100_000, 2_900_000)] ^= 1
+        client.put_object(Bucket="bucket", Key=key, Body=bytes(data))
+    mount.unmount()
+    instance.drop_cache()
+    result = writers(mount.mount_again(), "--verify_only", check=False)
+    assert result.returncode != 0
+    assert set(re.findall(r"verify.* file \S*/([\w.]+)", result.stderr)) == set(wrong), result.stderr
 
 
 def fetched_for_each(server, path, offsets):
