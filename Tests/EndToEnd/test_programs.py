@@ -79,9 +79,10 @@ for i in range(15):
 """
 
 READER = """
-import mailbox, sys
+import mailbox, sys, time
 box, seen = mailbox.Maildir(sys.argv[1]), 0
 while seen < 45:
+    time.sleep(0.02)
     for key in sorted(box.keys()):
         message = box[key]
         if message.get_subdir() == "new":

@@ -47,6 +47,7 @@ def stress(folder, name, options):
     home = os.path.join(folder, name)
     os.mkdir(home)
     words = [word.replace("FOLDER", folder) for word in options]
+    words = [str(scaled(int(word))) if before.endswith("-ops") else word for before, word in zip(["", *words], words)]
     limit = [] if "-t" in words else ["-t", str(LIMIT)]
     result = run(
         ["stress-ng", f"--{name}", "1", *words, *limit, "--verify", "--metrics-brief", "--temp-path", home],
@@ -110,7 +111,7 @@ def dbench_load(count):
             "QUERY_FS_INFORMATION 259 OK", f"Rename {name} {other} OK", f"NTCreateX {other} 0x40 0x1 {fid} OK", f"Close {fid} OK",
             f'FIND_FIRST "{root}\\~SAVE*.*" 260 1366 1 OK', f"QUERY_PATH_INFORMATION {other} 1004 OK",
         ]
-        lines += [f"Unlink {other} 0x6 OK"] if fid % 2 else []
+        lines += [f"Unlink {other} 0x6 OK"] if fid % 2 == 0 else []
     return "".join(re.sub(r"(\w+)$", r"NT_STATUS_\1", line) + "\n" for line in lines)
 
 
