@@ -3,130 +3,104 @@
 """fsync is honest: the disk that holds the state loses everything that was not forced out."""
 
 import contextlib
+import errno
+import hashlib
 import os
 import random
-import shutil
-import subprocess
-import sys
 import time
 
 import pytest
 
+from harness.disks import LoopDisk, loop_disk_needs
+from harness.power import Ledger
 from harness.processes import kill, run, wait_until
 from harness.settings import scaled
-from harness.trees import random_bytes, sha256_of_object
+from harness.trees import all_keys, random_bytes, sha256_of_object
 
-WRITER = """
-import os, sys, time
-root, seed, first = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-sys.path.insert(0, sys.argv[4])
-from harness.trees import random_bytes
-for number in range(first, first + 100000):
-    data = random_bytes(seed * 1000003 + number, 1000 + number * 997 % 60000)
-    synced = number % 3 != 2
-    path = os.path.join(root, f"{'synced' if synced else 'loose'}-{number:05}")
-    with open(path, "wb") as file:
-        file.write(data[:len(data) // 2])
-        if number % 6 == 0:
-            file.flush()
-            os.fsync(file.fileno())
-        file.write(data[len(data) // 2:])
-        if synced:
-            file.flush()
-            os.fsync(file.fileno())
-    print(number, int(synced), flush=True)
-    time.sleep(0.004)
-"""
-
-
-def needs():
-    """What this test needs and does not find; printed with the skip."""
-    if os.geteuid() != 0:
-        return "needs root for a loop device"
-    if not os.path.exists("/dev/loop-control"):
-        return "needs /dev/loop-control"
-    missing = [tool for tool in ("xfs_io", "mkfs.ext4", "losetup") if not find_tool(tool)]
-    return f"needs {' '.join(missing)}" if missing else None
-
-
-def find_tool(name):
-    return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
-
-
-class LoopDisk:
-    """An ext4 file system on a file, which can lose its power."""
-
-    def __init__(self, folder, size):
-        self.image = os.path.join(folder, "disk.img")
-        self.path = os.path.join(folder, "disk")
-        os.makedirs(self.path)
-        run(["truncate", "-s", str(size), self.image])
-        run([find_tool("mkfs.ext4"), "-q", "-F", self.image])
-        self.mount()
-
-    def mount(self):
-        run(["mount", "-o", "loop", self.image, self.path])
-
-    def cut_power(self):
-        run([find_tool("xfs_io"), "-x", "-c", "shutdown", self.path])
-
-    def unmount(self):
-        for _ in range(50):
-            if run(["umount", self.path], check=False).returncode == 0 or not os.path.ismount(self.path):
-                return
-            time.sleep(0.1)
-        run(["umount", "-l", self.path], check=False)
+KINDS = ("ext4", "xfs")
+needs_a_disk = pytest.mark.skipif(loop_disk_needs(*KINDS) is not None, reason=str(loop_disk_needs(*KINDS)))
 
 
 def expected(seed, number):
     return random_bytes(seed * 1000003 + number, 1000 + number * 997 % 60000)
 
 
-@pytest.mark.limit(300)
-@pytest.mark.skipif(needs() is not None, reason=str(needs()))
-def test_what_fsync_acknowledged_survives_power_loss(server, proxy, make_instance, folder, stack, seed, client):
-    instance = make_instance(proxy.url, "instance")
-    disk = LoopDisk(folder, 256 << 20)
-    stack.callback(disk.unmount)
-    stack.callback(instance.abandon)
-    instance.environment["MOORAGE_STATE_DIR"] = os.path.join(disk.path, "state")
-    generator = random.Random(seed)
-    acknowledged = {}
+class Machine:
+    """A machine whose state folder is on a disk of its own, which loses its power."""
+
+    def __init__(self, instance, folder, stack, kind):
+        self.instance = instance
+        self.disk = LoopDisk(folder, 512 << 20, kind)
+        stack.callback(self.disk.unmount)
+        stack.callback(instance.abandon)
+        instance.environment["MOORAGE_STATE_DIR"] = os.path.join(self.disk.path, "state")
+
+    def start_again(self, mount):
+        """After a cut: the disk has what was forced out to it, and the volume mounts.
+
+        Processes may have died of their dead disk before.
+        """
+        self.instance.abandon()
+        self.disk.unmount()
+        self.disk.mount()
+        forget_boot(self.instance)
+        return mount.mount_again()
+
+
+@pytest.mark.limit(7200)
+@needs_a_disk
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_fsync_acknowledged_survives_power_loss(kind, proxy, make_instance, folder, stack, seed, client):
+    """Cuts at random moments, with the network and without: what was not synced is whole, as before, or absent."""
+    machine = Machine(make_instance(proxy.url, "instance"), folder, stack, kind)
+    instance, generator, ledger = machine.instance, random.Random(seed), Ledger(seed)
     mount = instance.mount("s3://bucket")
     assert os.listdir(mount.path) == []
-    for _ in range(scaled(3)):
-        proxy.offline()
-        first = len(acknowledged)
-        acknowledged |= write_until_power_cut(mount, disk, seed, first, generator)
-        new = [number for number, synced in acknowledged.items() if number >= first and synced]
-        assert len(new) >= 3, "nothing was acknowledged before the cut: the test proves nothing"
-        kill(mount.pid)
-        instance.abandon()
-        disk.unmount()
-        disk.mount()
-        forget_boot(instance)
-        mount = mount.mount_again()
-        for number in new:
-            with open(mount / f"synced-{number:05}", "rb") as file:
-                assert file.read() == expected(seed, number), f"synced-{number:05} after the cut"
-        assert instance.pending_files() >= len(new)
+    for _ in range(scaled(5)):
+        if generator.random() < 0.5:
+            proxy.offline()
+        ledger.write_until_cut(mount.path, machine.disk.cut_power, generator.randrange(8, 150), generator.random() * 0.05)
+        note_dirty(ledger, client)
+        # Mounts without the network, too; what only the remote has comes with it.
+        mount = machine.start_again(mount)
         proxy.online()
+        wait_until(lambda: is_reached(mount), 30, "the mount to reach the remote")
+        contents = {name: read(mount / name) for name in os.listdir(mount.path)}
+        ledger.check(contents, "in the mount")
+        ledger.settle(contents)
         instance.flush()
-    check_remote(client, acknowledged, seed)
+        # Nothing of what was there arrives torn, and nothing is lost on the way.
+        ledger.check(objects(client), "at the remote")
+        assert instance.conflicts() == 0
+    print(f"{scaled(5)} cuts of {kind}: {dict(ledger.figures)}")
 
 
-def write_until_power_cut(mount, disk, seed, first, generator):
-    """Runs the writer, cuts the power after a random number of files and returns what it acknowledged before."""
-    folder = os.path.dirname(os.path.abspath(__file__))
-    command = [sys.executable, "-c", WRITER, mount.path, str(seed), str(first), folder]
-    writer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    output = "".join(writer.stdout.readline() for _ in range(generator.randrange(6, 150)))
-    time.sleep(generator.random() * 0.05)
-    disk.cut_power()
-    writer.kill()
-    output += writer.communicate(timeout=20)[0]
-    lines = [line.split() for line in output.splitlines() if len(line.split()) == 2]
-    return {int(number): synced == "1" for number, synced in lines}
+def note_dirty(ledger, client):
+    """Fails unless the cut took something that was acknowledged by fsync, and is not remote yet."""
+    tags = {item["Key"]: item["ETag"].strip('"') for item in client.list_objects_v2(Bucket="bucket").get("Contents", [])}
+    dirty = [name for name in ledger.synced if tags.get(name) != hashlib.md5(ledger.allowed[name][0]).hexdigest()]
+    assert dirty, "nothing was dirty at the cut: the test proves nothing"
+    ledger.figures["of them only here at the cut"] += len(dirty)
+
+
+def is_reached(mount):
+    try:
+        os.setxattr(mount.path, "user.moorage.refresh", b"1")
+        return os.listdir(mount.path) is not None
+    except OSError as problem:
+        assert problem.errno == errno.EIO
+        return False
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def objects(client):
+    """The contents of all objects."""
+    keys = [key for key in all_keys(client, "bucket") if not key.startswith(".moorage-probe")]
+    return {key: client.get_object(Bucket="bucket", Key=key)["Body"].read() for key in keys}
 
 
 def forget_boot(instance):
@@ -137,31 +111,12 @@ def forget_boot(instance):
             run(["sqlite3", os.path.join(base, "journal.sqlite"), statement])
 
 
-def check_remote(client, acknowledged, seed):
-    """Every synced file is remote and whole; no other file is remote in a form nobody closed."""
-    remote = {}
-    for page in client.get_paginator("list_objects_v2").paginate(Bucket="bucket"):
-        for item in page.get("Contents", []):
-            remote[item["Key"]] = client.get_object(Bucket="bucket", Key=item["Key"])["Body"].read()
-    for number, synced in acknowledged.items():
-        if synced:
-            assert remote.get(f"synced-{number:05}") == expected(seed, number), f"synced-{number:05} at the remote"
-    for key, data in remote.items():
-        number = int(key.rsplit("-", 1)[1].split()[0])
-        whole = expected(seed, number)
-        allowed = [whole, whole[: len(whole) // 2]] if number % 6 == 0 else [whole]
-        assert data in allowed, f"{key} is torn: {len(data)} of {len(whole)} bytes, {data.count(0)} zeros"
-
-
 @pytest.mark.limit(120)
-@pytest.mark.skipif(needs() is not None, reason=str(needs()))
+@needs_a_disk
 def test_power_loss_after_an_upload_does_not_bring_older_content_back(server, proxy, make_instance, folder, stack, client):
     """The remote has the newer content, the answer to that was not seen, and the disk is as of some sync before."""
-    instance = make_instance(proxy.url, "instance")
-    disk = LoopDisk(folder, 256 << 20)
-    stack.callback(disk.unmount)
-    stack.callback(instance.abandon)
-    instance.environment["MOORAGE_STATE_DIR"] = os.path.join(disk.path, "state")
+    machine = Machine(make_instance(proxy.url, "instance"), folder, stack, "ext4")
+    instance = machine.instance
     instance.configure(quiet_period="0s")
     older, newer = b"older " * 1000, b"newer " * 2000
     mount = instance.mount("s3://bucket")
@@ -178,20 +133,43 @@ def test_power_loss_after_an_upload_does_not_bring_older_content_back(server, pr
     # Makes the log durable, but no bytes of the file.
     os.write(other, b"x")
     os.fsync(other)
-    disk.cut_power()
+    machine.disk.cut_power()
     assert lost.matched() == 1, "the answer was there: the test proves nothing"
     os.close(other)
-    kill(mount.pid)
-    instance.abandon()
     lost.remove()
-    disk.unmount()
-    disk.mount()
-    forget_boot(instance)
-    mount = mount.mount_again()
+    mount = machine.start_again(mount)
     instance.flush()
     assert content(client, "f") == newer and instance.conflicts() == 0
     with open(mount / "f", "rb") as file:
         assert file.read() == newer
+
+
+@pytest.mark.limit(120)
+@needs_a_disk
+def test_power_loss_after_the_upload_of_a_patch_leaves_it_readable(proxy, make_instance, folder, stack, client):
+    """The bytes between are those of the version that the upload replaced: they are nowhere else by then."""
+    machine = Machine(make_instance(proxy.url, "instance"), folder, stack, "ext4")
+    instance = machine.instance
+    instance.configure(quiet_period="0s")
+    old = random_bytes(1, 60_000)
+    patched = old[:500] + b"patch" + old[505:]
+    client.put_object(Bucket="bucket", Key="f", Body=old)
+    mount = instance.mount("s3://bucket")
+    lost = proxy.rule("hold-response", method="PUT", path="/bucket/f")
+    file = os.open(mount / "f", os.O_RDWR)
+    os.pwrite(file, b"patch", 500)
+    os.fsync(file)
+    os.close(file)
+    wait_until(lambda: content(client, "f") == patched, 30, "the upload")
+    machine.disk.cut_power()
+    assert lost.matched() == 1, "the answer was there: the test proves nothing"
+    lost.remove()
+    instance.abandon()
+    instance.drop_cache()
+    mount = machine.start_again(mount)
+    instance.flush()
+    assert content(client, "f") == patched and instance.conflicts() == 0
+    assert read(mount / "f") == patched
 
 
 def content(client, key):

@@ -133,15 +133,15 @@ extension Journal {
     /// (fdatasync, and the staging directory if the file is new): all of it then survives power loss.
     ///
     /// Once no byte of the underlay shows, the generation lets go of it, and keeps its origin when bytes were fetched;
-    /// no ranges at all are enough for an empty file. `.notFound` when no transfer has it. `checksums` are of all that
-    /// is in the file now.
+    /// no ranges at all are enough for an empty file. `.notFound` when no transfer has it. Durable where bytes were
+    /// fetched: the upload may replace the object that they came from. `checksums` are of all that is in the file now.
     @discardableResult
     package func hydrated(
         _ id: GenerationID,
         _ ranges: [ByteRange],
         checksums: ChecksumList? = nil
     ) throws(JournalError) -> Generation {
-        try write { tables throws(JournalError) in
+        try write(durable: !ranges.isEmpty) { tables throws(JournalError) in
             guard let old = try tables.generation(id), old.isSealed, try tables.isInTransfer(id) else {
                 throw JournalError(.notFound, "journal: generation \(id) is not in transfer")
             }

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the Moorage authors
-"""Disks of a few MiB."""
+"""Disks of a few MiB, and disks whose power can be cut."""
 
 import os
+import shutil
+import time
 
 import pytest
 
@@ -26,4 +28,45 @@ class SmallDisk:
         for _ in range(20):
             if run(["umount", self.path], check=False).returncode == 0:
                 return
+        run(["umount", "-l", self.path], check=False)
+
+
+def find_tool(name):
+    return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+
+
+def loop_disk_needs(*kinds):
+    """What a disk that can lose its power needs and does not find; None when everything is there."""
+    if os.geteuid() != 0:
+        return "needs root for a loop device"
+    if not os.path.exists("/dev/loop-control"):
+        return "needs /dev/loop-control"
+    missing = [tool for tool in ("xfs_io", "losetup", *(f"mkfs.{kind}" for kind in kinds)) if not find_tool(tool)]
+    return f"needs {' '.join(missing)}" if missing else None
+
+
+class LoopDisk:
+    """A file system on a file, which can lose its power: what was not forced out is gone."""
+
+    OPTIONS = {"ext4": ["-q", "-F"], "xfs": ["-q", "-f"]}
+
+    def __init__(self, folder, size, kind="ext4"):
+        self.image = os.path.join(folder, "disk.img")
+        self.path = os.path.join(folder, "disk")
+        os.makedirs(self.path)
+        run(["truncate", "-s", str(size), self.image])
+        run([find_tool(f"mkfs.{kind}"), *self.OPTIONS[kind], self.image])
+        self.mount()
+
+    def mount(self):
+        run(["mount", "-o", "loop", self.image, self.path])
+
+    def cut_power(self):
+        run([find_tool("xfs_io"), "-x", "-c", "shutdown", self.path])
+
+    def unmount(self):
+        for _ in range(50):
+            if run(["umount", self.path], check=False).returncode == 0 or not os.path.ismount(self.path):
+                return
+            time.sleep(0.1)
         run(["umount", "-l", self.path], check=False)

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the Moorage authors
+"""A program that writes files in all the ways that programs do until the power is cut, and what may be left of them."""
+
+import collections
+import contextlib
+import os
+import subprocess
+import sys
+import time
+
+from .trees import random_bytes
+
+# How the actions follow each other, eight to a group: what is done, and to the file of which kind how many groups ago.
+KINDS = [
+    ("create and sync twice", 0, 0),
+    ("create and sync", 1, 0),
+    ("create", 2, 0),
+    ("rewrite and sync", 1, 2),
+    ("replace", 0, 2),
+    ("rewrite", 0, 4),
+    ("patch and sync", 1, 3),
+    ("create and sync half", 7, 0),
+]
+
+
+class Action:
+    """The action of a number: which file it changes, and how."""
+
+    def __init__(self, seed, number):
+        group, kind = divmod(number, len(KINDS))
+        self.how, of, back = KINDS[kind]
+        self.name = f"f{of}-{group - back:05}"
+        self.data = random_bytes(seed * 1000003 + number, 1000 + number * 997 % 60000)
+        self.half = len(self.data) // 2
+
+    # MARK: what it does
+
+    def perform(self, root):
+        """Does it; False when there is no file to do it to."""
+        path = os.path.join(root, self.name)
+        if self.how == "replace":
+            self._write(path + ".new", synced=True)
+            os.rename(path + ".new", path)
+            self._sync(root)
+        elif self.how == "patch and sync":
+            return self._patch(path)
+        else:
+            self._write(path, synced=self.how.endswith(("sync", "twice")), half="sync half" in self.how or "twice" in self.how)
+        return True
+
+    def _write(self, path, synced, half=False):
+        with open(path, "wb", buffering=0) as file:
+            file.write(self.data[:self.half])
+            if half:
+                os.fsync(file.fileno())
+            file.write(self.data[self.half:])
+            if synced:
+                os.fsync(file.fileno())
+
+    def _patch(self, path):
+        try:
+            descriptor = os.open(path, os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        os.pwrite(descriptor, self.data, 500)
+        os.fsync(descriptor)
+        os.close(descriptor)
+        return True
+
+    def _sync(self, folder):
+        descriptor = os.open(folder, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)
+
+    # MARK: what comes of it
+
+    def contents(self, before):
+        """The contents that power loss may leave on the way, the last one first, and whether that is safe."""
+        if self.how == "patch and sync":
+            return [] if before is None else [(before[:500].ljust(500, b"\0") + self.data + before[500 + len(self.data):])], True
+        halves = [self.data[:self.half]] if "half" in self.how or "twice" in self.how else []
+        return [self.data, *halves], self.how not in ("create", "rewrite", "create and sync half")
+
+    @property
+    def is_half_safe(self):
+        """Whether its first half survives once it was acknowledged."""
+        return self.how == "create and sync half"
+
+
+class Ledger:
+    """What may be in each file; the first of each list is its content, None means that it may be absent."""
+
+    def __init__(self, seed):
+        self.seed = seed
+        self.allowed = {}
+        self.synced = set()
+        self.number = 0
+        self.figures = collections.Counter()
+
+    def note(self, number, is_acknowledged, was_done=True):
+        """An action was done, or may have been begun."""
+        action = Action(self.seed, number)
+        if action.how == "replace":
+            # The name that it is written under may be left.
+            self.allowed[action.name + ".new"] = [None] if is_acknowledged else [None, action.data]
+        if not was_done:
+            return
+        before = self.allowed.get(action.name, [None])
+        contents, is_safe = action.contents(before[0])
+        if is_acknowledged and is_safe and contents:
+            self.allowed[action.name] = contents[:1]
+            self.synced.add(action.name)
+        elif is_acknowledged and action.is_half_safe:
+            self.allowed[action.name] = contents
+            self.synced.add(action.name)
+        elif is_acknowledged:
+            self.allowed[action.name] = contents + before
+            self.figures["closed"] += 1
+        else:
+            # Begun or not: its content is the one before.
+            self.allowed[action.name] = before + contents
+
+    def check(self, contents, where):
+        """Checks all files of a place: there or not as they may be, whole, and nothing else."""
+        extra = sorted(set(contents) - set(self.allowed))
+        assert not extra, f"{where} has {extra}"
+        for name, allowed in self.allowed.items():
+            found = contents.get(name)
+            assert found in allowed, (
+                f"{name} {where} is none of what it may be: " +
+                ("absent" if found is None else f"{len(found)} bytes with {found.count(0)} zeros") +
+                f" for {['absent' if data is None else len(data) for data in allowed]}"
+            )
+
+    def settle(self, contents):
+        """What power loss left is what the files are from here on."""
+        for name, allowed in self.allowed.items():
+            if len(allowed) > 1:
+                kept = contents.get(name) == allowed[0]
+                self.figures["unsynced, as last written" if kept else "unsynced, as before or absent"] += 1
+            self.allowed[name] = [contents.get(name)]
+        self.figures["acknowledged by fsync"] += len(self.synced)
+        self.synced = set()
+
+    def write_until_cut(self, root, cut, actions, delay):
+        """Runs the writer, calls `cut` after about that many actions, and notes what was acknowledged."""
+        folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        code = f"import sys; sys.path.insert(0, {folder!r}); from harness.power import main; main()"
+        command = [sys.executable, "-c", code, root, str(self.seed), str(self.number)]
+        writer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        output = "".join(writer.stdout.readline() for _ in range(actions))
+        time.sleep(delay)
+        cut()
+        writer.kill()
+        rest, errors = writer.communicate(timeout=20)
+        lines = [line.split() for line in (output + rest).splitlines() if len(line.split()) == 2]
+        assert len(lines) >= actions, f"the writer ended before the cut: {errors}"
+        for number, word in lines:
+            self.note(int(number), True, word == "done")
+        self.number += len(lines)
+        self.note(self.number, False)
+        self.number += 1
+
+
+def main():
+    """The writer: ROOT SEED FIRST; prints each action when it was acknowledged."""
+    root, seed, first = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    for number in range(first, first + 100_000):
+        with contextlib.suppress(BrokenPipeError):
+            print(number, "done" if Action(seed, number).perform(root) else "skipped", flush=True)
