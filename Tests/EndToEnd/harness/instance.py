@@ -40,8 +40,8 @@ class Mount:
             raise Failure(f"no process serves {self.path}")
         return found[0]
 
-    def unmount(self, *words, timeout=60):
-        return self.instance.run("unmount", self.path, *words, timeout=timeout)
+    def unmount(self, *words, timeout=60, check=True):
+        return self.instance.run("unmount", self.path, *words, timeout=timeout, check=check)
 
     def kill(self):
         """SIGKILL to the process, then removes the dead mount point."""
