@@ -85,7 +85,7 @@ def note_dirty(ledger, client):
 
 def is_reached(mount):
     try:
-        os.setxattr(mount.path, "user.moorage.refresh", b"1")
+        os.getxattr(mount.path, "user.moorage.refresh")
         return os.listdir(mount.path) is not None
     except OSError as problem:
         assert problem.errno == errno.EIO

@@ -83,14 +83,17 @@ class Player:
         self.counts["succeeded"] += 1
 
     def _call(self, name, arguments):
-        """Makes the call; again where the network was cut before and a late failure of then may have been heard."""
         call = getattr(self.calls, "read_on" if name == "read" and self.was_cut else name)
+        return self._patiently(lambda: call(*arguments)) if name in NEED_THE_REMOTE else call(*arguments)
+
+    def _patiently(self, action):
+        """Does something; again where the network was cut before, and a late failure of then may have been heard."""
         deadline = time.monotonic() + 10
         while True:
             try:
-                return call(*arguments)
+                return action()
             except OSError as problem:
-                is_late = self.was_cut and not self.is_away and problem.errno == errno.EIO and name in NEED_THE_REMOTE
+                is_late = self.was_cut and not self.is_away and problem.errno == errno.EIO
                 if not is_late or time.monotonic() > deadline:
                     raise
                 self.counts["late failures"] += 1
@@ -128,7 +131,7 @@ class Player:
             self.online()
         for path, file in changed.items():
             try:
-                file.check_after_kill(self.calls.whole(path))
+                file.check_after_kill(self._patiently(lambda: self.calls.whole(path)))
             except (Mismatch, OSError) as problem:
                 raise Mismatch(f"{path}: {problem}") from problem
 
@@ -176,7 +179,7 @@ class Player:
             return False
 
     def _refresh(self):
-        os.setxattr(self.mount.path, "user.moorage.refresh", b"1")
+        os.getxattr(self.mount.path, "user.moorage.refresh")
 
     def fault(self, number):
         """One request fails, not more of them in a row than are tried again."""
@@ -255,7 +258,7 @@ class Player:
         self.instance.flush()
         for path, node in [("", self.model.root), *self.model.paths().items()]:
             try:
-                self._compare(path, node)
+                self._patiently(lambda: self._compare(path, node))
             except (Mismatch, OSError) as problem:
                 raise Mismatch(f"{path}: {problem}") from problem
         self._compare_remote()

@@ -153,8 +153,11 @@ class Ledger:
         time.sleep(delay)
         cut()
         writer.kill()
-        rest, errors = writer.communicate(timeout=20)
-        lines = [line.split() for line in (output + rest).splitlines() if len(line.split()) == 2]
+        # Not communicate(), which knows nothing of lines that were read ahead.
+        with writer:
+            output += writer.stdout.read()
+            errors = writer.stderr.read()
+        lines = [line.split() for line in output.splitlines() if len(line.split()) == 2]
         assert len(lines) >= actions, f"the writer ended before the cut: {errors}"
         for number, word in lines:
             self.note(int(number), True, word == "done")
