@@ -17,8 +17,9 @@ extension ExtendedAttributes {
     /// The most that the text may have.
     ///
     /// S3 allows 2,048 bytes of metadata in all, names included: these, `x-amz-meta-xattr`, and what mode, owner, time and
-    /// device take at most (131 bytes).
-    package static let capacity = 1_900
+    /// device take at most (131 bytes). rclone's server allows 2,000, and counts other fields of the request that begin
+    /// with `x-amz-`, too.
+    package static let capacity = 1_700
 
     /// The value of a name; nil when there is none.
     package func value(of name: [UInt8]) -> [UInt8]? { pairs.last { $0.name == name }?.value }

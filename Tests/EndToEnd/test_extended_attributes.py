@@ -20,7 +20,7 @@ from harness.processes import wait_until
 from harness.trees import random_bytes
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-CAPACITY = 1900
+CAPACITY = 1700
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +200,7 @@ def test_there_is_room_for_what_an_object_may_hold(posix):
     path = posix.mount / "full"
     write(path)
     os.setxattr(path, "user.small", b"1")
-    sizes = [size for size in range(1200, 1500) if len(encoded({"user.small": b"1", "user.big": bytes(size)})) <= CAPACITY]
+    sizes = [size for size in range(1000, 1500) if len(encoded({"user.small": b"1", "user.big": bytes(size)})) <= CAPACITY]
     for size in (max(sizes) + 1, 4000, 65_536):
         assert attempt(os.setxattr, path, "user.big", bytes(size)) == "ENOSPC"
         assert all_of(path) == {"user.small": b"1"}

@@ -295,6 +295,10 @@ def test_odd_names_and_attributes_come_back(other, elsewhere):
     os.symlink("back\\slash", elsewhere / "link")
     write_file(elsewhere / "mode", b"x")
     os.chmod(elsewhere / "mode", 0o741)
+    # As much as may be: the servers take it, however they count.
+    os.setxattr(elsewhere / "mode", "user.note", bytes(1251))
+    with pytest.raises(OSError):
+        os.setxattr(elsewhere / "mode", "user.note", bytes(1252))
     os.utime(elsewhere / "mode", (STAMP, STAMP))
     os.mkdir(elsewhere / "empty")
     instance.flush()
@@ -317,6 +321,7 @@ def test_odd_names_and_attributes_come_back(other, elsewhere):
     assert os.readlink(again / "link") == "back\\slash"
     status = os.stat(again / "mode")
     assert (status.st_mode & 0o7777, status.st_mtime) == (0o741, STAMP)
+    assert os.getxattr(again / "mode", "user.note") == bytes(1251)
 
 
 @pytest.mark.limit(150)

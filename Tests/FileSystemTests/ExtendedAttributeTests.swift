@@ -74,7 +74,7 @@ import Testing
         // Zeros are three bytes for four digits that need no percent sign.
         let most = (ExtendedAttributes.capacity - around) / 4 * 3
         let full = try ExtendedAttributes.none.setting(name, to: [UInt8](repeating: 0, count: most))
-        #expect(full.text.utf8.count <= 1_900 && full.text.utf8.count > 1_890)
+        #expect(full.text.utf8.count <= 1_700 && full.text.utf8.count > 1_690)
         #expect(throws: FileError.attributesTooLarge) {
             try ExtendedAttributes.none.setting(name, to: [UInt8](repeating: 0, count: most + 3))
         }
