@@ -61,6 +61,23 @@ import Testing
         #expect(source.requests == [ByteRange(0, 900_000)])
     }
 
+    @Test func whatOthersHaveFetchedIsReadWithoutARemote() throws {
+        let options = BlockCache.Options(directory: folder.path, blockSize: 65_536, minimumFree: 0)
+        let size: Int64 = 40 << 20
+        let reader = BlockCache(options: options, source: CachedOnly()).reader(of: key, version: version(size))
+        let error = #expect(throws: StoreError.self) { try reader.bytes(ByteRange(0, 10)) }
+        #expect(error?.cause == .notFound)
+        let source = FakeSource()
+        let other = cache(source).reader(of: key, version: version(size))
+        let part = ByteRange(20 << 20, (20 << 20) + 200_000)
+        #expect(try other.bytes(part) == expectedBytes(part))
+        // Also what came after the file was opened; nothing else, and no other version.
+        #expect(try reader.bytes(part) == expectedBytes(part))
+        #expect(throws: StoreError.self) { try reader.bytes(ByteRange(size - 10, size)) }
+        let later = BlockCache(options: options, source: CachedOnly()).reader(of: key, version: version(size, "v2"))
+        #expect(throws: StoreError.self) { try later.bytes(part) }
+    }
+
     @Test func aFileWhoseHeaderCannotBeReadIsReplaced() throws {
         let source = FakeSource()
         _ = try cache(source).reader(of: key, version: version(100)).bytes(ByteRange(0, 100))

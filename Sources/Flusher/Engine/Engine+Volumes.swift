@@ -114,7 +114,7 @@ extension Engine {
             capacity: description.cacheSize,
             minimumFree: description.cacheFree
         )
-        return BlockCache(options: cacheOptions, source: nil)
+        return BlockCache(options: cacheOptions, source: CachedOnly())
     }
 
     /// Makes the way to the remote; without one the volume waits.

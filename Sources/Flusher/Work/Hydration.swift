@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 internal import Base
+internal import BlockCache
 internal import Configuration
 internal import Database
 internal import Glibc
@@ -275,11 +276,39 @@ struct Hydration {
         } catch {
             guard case .store(let cause) = error else { throw error }
             switch cause.cause {
-            case .preconditionFailed, .notFound:
-                throw .attention("\(key), which part of it comes from, changed or went away at the remote")
+            case .preconditionFailed, .notFound: return try takeFromCache(key, version, range, to: file)
             default: throw error
             }
         }
+    }
+
+    /// Takes bytes of a version that the remote has no more from what is left of its readers; as ``fetch(_:_:_:to:)``.
+    private func takeFromCache(
+        _ key: ObjectKey,
+        _ version: ObjectVersion,
+        _ range: ByteRange,
+        to file: borrowing FileDescriptor
+    ) throws(WorkFailure) -> SystemError? {
+        let reader = work.session.cache.reader(of: key, version: version)
+        var offset = range.lower
+        while offset < range.upper {
+            let piece = ByteRange(offset, min(range.upper, offset + 1 << 20))
+            let bytes: [UInt8]
+            do throws(StoreError) {
+                bytes = try reader.bytes(piece)
+            } catch {
+                throw .attention(
+                    "\(key), which part of it comes from, changed or went away at the remote, and is not cached"
+                )
+            }
+            do throws(SystemError) {
+                try bytes.withUnsafeBytes { (bytes) throws(SystemError) in try file.write(bytes, at: offset) }
+            } catch {
+                return error
+            }
+            offset = piece.upper
+        }
+        return nil
     }
 }
 

@@ -61,7 +61,7 @@ extension RowWork {
             switch result {
             case .unsupported: Log.info("flusher", "\(transfer.key): the server copies no parts, all of it is sent")
             case .failed(let error) where error.cause == .preconditionFailed:
-                throw .attention("\(source.key), which part of it comes from, changed or went away at the remote")
+                Log.info("flusher", "\(source.key), which part of \(transfer.key) comes from, changed: \(error)")
             default: return result
             }
         }
