@@ -73,6 +73,13 @@ class Side:
         self.mount.mount_again()
         self.tree()
 
+    def forget(self):
+        """What it read is cached no more; it has only looked at the file."""
+        self.mount.unmount()
+        self.instance.run("cache", "clear")
+        self.mount.mount_again()
+        assert os.path.getsize(self / "f") > 0
+
     def conflicts(self):
         return self.instance.conflicts()
 
@@ -139,7 +146,7 @@ def pair(binary):
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         made = Pair(binary, folder, stack)
-        watchdog = threading.Timer(150, lambda: [side.instance.abandon() for side in made.sides])
+        watchdog = threading.Timer(400, lambda: [side.instance.abandon() for side in made.sides])
         watchdog.daemon = True
         watchdog.start()
         stack.callback(watchdog.cancel)
@@ -180,10 +187,7 @@ def test_a_part_of_a_file_edited_that_the_other_replaced(pair, is_cached):
     base = bytes(200_000)
     one, two = pair.begin(f=base)
     if not is_cached:
-        two.mount.unmount()
-        two.instance.run("cache", "clear")
-        two.mount.mount_again()
-        assert os.path.getsize(two / "f") == len(base)
+        two.forget()
     one.write(b"one")
     with open(two / "f", "r+b") as file:
         file.seek(100_000)
@@ -279,12 +283,18 @@ def test_a_file_edited_then_renamed(pair):
     pair.ends(f=b"one", g=b"one")
 
 
-def test_a_file_renamed_on_both(pair):
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_a_file_renamed_on_both(pair, is_cached):
     one, two = pair.begin(f=b"base")
+    if not is_cached:
+        two.forget()
     os.rename(one / "f", one / "g")
     os.rename(two / "f", two / "h")
     one.send()
-    two.fails("deleted at the remote")
+    if is_cached:
+        two.send()
+        return pair.ends(g=b"base", h=b"base")
+    two.fails("changed or went away at the remote, and is not cached")
     assert pair.objects() == {"g": b"base"}
     assert set(os.listdir(two / "")) == {"g", "h"}
     assert two.uploads() == {"h": "attention", "f": "waiting"}

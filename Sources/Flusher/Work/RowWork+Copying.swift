@@ -37,9 +37,7 @@ extension RowWork {
             if !cause.mayStillArrive { session.setAnswered(transfer.id, true) }
             switch cause.cause {
             case .unsupported, .tooLarge: return false
-            case .preconditionFailed, .notFound:
-                try judge(transfer, node, source)
-                return true
+            case .preconditionFailed, .notFound: return try judge(transfer, node, source)
             default: throw error
             }
         }
@@ -63,16 +61,29 @@ extension RowWork {
     }
 
     /// Finds out which of the two objects was not what the copy was conditional on.
-    private func judge(_ transfer: Transfer, _ node: JournalNode, _ source: CopySource) throws(WorkFailure) {
+    ///
+    /// False: there is nothing to copy any more, and the content must be sent instead.
+    private func judge(_ transfer: Transfer, _ node: JournalNode, _ source: CopySource) throws(WorkFailure) -> Bool {
         let target = try status(of: transfer.key)
         let mark = CopyMark(node.attributes, size: source.version.size)
-        if let target, isOurs(target, transfer, mark, source) { return try finish(transfer, node, target.version) }
-        if source.key == transfer.key { return try rebaseOnItself(transfer, node, target) }
-        guard try sourceIsUnchanged(transfer, node, source) else { return }
+        if let target, isOurs(target, transfer, mark, source) {
+            try finish(transfer, node, target.version)
+            return true
+        }
+        if source.key == transfer.key {
+            try rebaseOnItself(transfer, node, target)
+            return true
+        }
+        let found = try status(of: source.key)
+        session.catalog.found(source.key, found)
+        // Whoever read it may have it.
+        guard let found else { return false }
+        guard try isUnchanged(found, transfer, node, source) else { return true }
         if matches(transfer.base, target?.version) {
             throw .store(StoreError(.temporary, "the remote refused a copy although nothing had changed"))
         }
         try conflict(transfer, node, target?.version)
+        return true
     }
 
     /// New attributes on an object that changed at the remote: they go onto its new version, or with it.
@@ -93,18 +104,14 @@ extension RowWork {
     }
 
     /// Whether the source is the version the row was made from; a newer one is followed where that loses nothing.
-    private func sourceIsUnchanged(
+    private func isUnchanged(
+        _ found: ObjectStatus,
         _ transfer: Transfer,
         _ node: JournalNode,
         _ source: CopySource
     ) throws(WorkFailure) -> Bool {
-        let found = try status(of: source.key)
-        session.catalog.found(source.key, found)
-        if let found, found.version.isSame(as: source.version) { return true }
+        if found.version.isSame(as: source.version) { return true }
         try abandon(transfer)
-        guard let found else {
-            throw .attention("\(source.key), which it was renamed from, was deleted at the remote")
-        }
         let follows = try journal { (journal) throws(JournalError) in
             try journal.followSource(node, version: found.version)
         }
