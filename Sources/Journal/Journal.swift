@@ -94,12 +94,12 @@ package final class Journal: Sendable {
         }
     }
 
-    /// Reads; what is new and may meet `condition` has its row first.
+    /// Reads; what is new and what is read may concern it has its row first.
     func read<Result>(
-        where condition: (NewFile) -> Bool = { _ in true },
+        _ subject: NewFile.Subject = .anything,
         _ body: (Tables) throws(JournalError) -> Result
     ) throws(JournalError) -> Result {
-        try writeNewFiles(where: condition)
+        try writeNewFiles(subject)
         return try reader.read { connection throws(JournalError) in try body(Tables(connection: connection)) }
     }
 
@@ -137,8 +137,8 @@ package final class Journal: Sendable {
     ) throws(JournalError) -> Result {
         begun.wrappingAdd(1, ordering: .sequentiallyConsistent)
         var written: NewFiles.Waiting?
-        return try writer.write(durable: durable, committed: { newFiles.remove(written) }) {
-            connection throws(JournalError) in
+        func noteCommit() { newFiles.remove(written) }
+        return try writer.write(durable: durable, committed: noteCommit) { connection throws(JournalError) in
             let tables = Tables(connection: connection)
             written = newFiles.waiting()
             guard let waiting = written else { return try body(tables, nil, false) }

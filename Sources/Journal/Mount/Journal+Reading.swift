@@ -9,17 +9,17 @@ extension Journal {
     ///
     /// A tombstone hides what the catalog says.
     package func node(at path: ObjectKey) throws(JournalError) -> JournalNode? {
-        try read(where: { $0.node.path == path }) { tables throws(JournalError) in try tables.node(at: path) }
+        try read(.path(path)) { tables throws(JournalError) in try tables.node(at: path) }
     }
 
     /// The row with a name, wherever it is now.
     package func node(_ id: NodeID) throws(JournalError) -> JournalNode? {
-        try read(where: { $0.node.id == id }) { tables throws(JournalError) in try tables.node(id) }
+        try read(.row(id)) { tables throws(JournalError) in try tables.node(id) }
     }
 
     /// The rows directly in a folder, tombstones included, in no order.
     package func children(of folder: ObjectKey) throws(JournalError) -> [JournalNode] {
-        try read(where: { $0.node.path.parent == folder }) { tables throws(JournalError) in
+        try read(.folder(folder)) { tables throws(JournalError) in
             try tables.children(of: folder)
         }
     }
@@ -40,7 +40,7 @@ extension Journal {
     }
 
     package func generation(_ id: GenerationID) throws(JournalError) -> Generation? {
-        try read(where: { $0.generation == id }) { tables throws(JournalError) in try tables.generation(id) }
+        try read(.generation(id)) { tables throws(JournalError) in try tables.generation(id) }
     }
 
     /// Where the bytes of a range of a generation are; clipped at its size.

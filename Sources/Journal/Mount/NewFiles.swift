@@ -14,6 +14,26 @@ struct NewFile: Sendable {
     /// Monotonic seconds.
     let since: Double
 
+    /// What is read of the journal.
+    enum Subject {
+        case anything
+        case path(ObjectKey)
+        /// What is directly in a folder.
+        case folder(ObjectKey)
+        case row(NodeID)
+        case generation(GenerationID)
+
+        func includes(_ file: NewFile) -> Bool {
+            switch self {
+            case .anything: true
+            case .path(let path): file.node.path == path
+            case .folder(let path): file.node.path.parent == path
+            case .row(let id): file.node.id == id
+            case .generation(let id): file.generation == id
+            }
+        }
+    }
+
     /// What a close gives a file.
     struct Seal {
         let node: NodeID
@@ -145,8 +165,8 @@ extension Journal {
     }
 
     /// Writes the rows of new files that a read may concern.
-    func writeNewFiles(where condition: (NewFile) -> Bool = { _ in true }) throws(JournalError) {
-        guard newFiles.contains(where: condition) else { return }
+    func writeNewFiles(_ subject: NewFile.Subject = .anything) throws(JournalError) {
+        guard newFiles.contains(where: { subject.includes($0) }) else { return }
         do throws(JournalError) {
             try write { _ in }
         } catch {
