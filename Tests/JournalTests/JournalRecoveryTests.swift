@@ -298,6 +298,20 @@ import Testing
         #expect(try Files.read("\(fixture.scratch.path)/quarantine/\(names[0])") == Array("precious".utf8))
     }
 
+    @Test func aLogThatIsMissingDoesNotCostTheStagedData() throws {
+        try fixture.save("older", "older")
+        try fixture.damage("PRAGMA wal_checkpoint(TRUNCATE)")
+        try fixture.save("a", "precious")
+        let other = try fixture.scratch.copy()
+        for suffix in ["-wal", "-shm"] { _ = unlink("\(other.path)/journal.sqlite\(suffix)") }
+        // A flusher that comes first leaves it to the mount.
+        #expect(try Journal(directory: other.path).removeOrphans() == 0)
+        let recovered = try Journal.recovering(directory: other.path, boot: "one")
+        let names = try Files.names(in: "\(other.path)/quarantine").map(\.string)
+        #expect(try recovered.journal.node(at: "older") != nil && names.count == 1)
+        #expect(try Files.read("\(other.path)/quarantine/\(try #require(names.first))") == Array("precious".utf8))
+    }
+
     @Test func anUnreadableRowDoesNotHideTheOthers() throws {
         try fixture.save("a")
         try fixture.save("b")

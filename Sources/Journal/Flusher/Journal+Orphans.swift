@@ -17,11 +17,12 @@ extension Journal {
         let names = try translating { () throws(SystemError) in
             Set(try Files.names(in: "\(directory)/staging").compactMap { Int64($0.string) })
         }
-        let (known, new) = try snapshot { tables throws(JournalError) in
+        let (known, new, last) = try snapshot { tables throws(JournalError) in
             let known = try tables.connection.all("SELECT id FROM generation") { $0.integer(0) }
-            return (known, try tables.namesOfNewFiles())
+            return (known, try tables.namesOfNewFiles(), try tables.lastStagingName())
         }
-        let orphans = names.subtracting(known).filter { !new.contains($0) }
+        // One whose name was never given is of a log that is lost, and the next recovery's.
+        let orphans = names.subtracting(known).filter { !new.contains($0) && $0 <= last }
         guard !orphans.isEmpty else { return 0 }
         // Power loss must not bring back the row of a file that is gone.
         try makeDurable()

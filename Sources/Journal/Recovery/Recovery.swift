@@ -19,12 +19,14 @@ struct Recovery {
     let now: Timestamp
     /// Rows that cannot be trusted after power loss are those that were not synced.
     let isNewBoot: Bool
-    /// Staging files without a row are only waste, not the last trace of lost rows.
+    /// Staging files without a row are only waste, not the last trace of lost rows, if the rows ever knew their names.
     let isContinued: Bool
     var report: RecoveryReport
     /// Rows may be missing that others were meant to go with.
     var hasLostRows: Bool
     var garbage: [GenerationID] = []
+    /// The last name that the rows know to have been given to a staging file.
+    var lastName: Int64 = 0
 
     static func run(
         _ journal: Journal,
@@ -61,6 +63,7 @@ struct Recovery {
     private mutating func run(_ boot: String) throws(JournalError) {
         report.isNewBoot = isNewBoot
         let names = try stagingNames()
+        lastName = try tables.lastStagingName()
         try removeUnreadable("generation") { tables, id throws(JournalError) in
             _ = try tables.generation(GenerationID(id))
         }
@@ -164,7 +167,8 @@ struct Recovery {
         try removeHalfRewritten()
         let kept = Set(try tables.connection.all("SELECT id FROM generation") { $0.integer(0) })
         for name in names.subtracting(kept).sorted() {
-            if isContinued {
+            // A file is made after its name was given: of a later name the log that gave it is lost.
+            if isContinued, name <= lastName {
                 garbage.append(GenerationID(name))
                 report.orphans += 1
             } else {

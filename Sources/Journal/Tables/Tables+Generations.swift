@@ -48,6 +48,13 @@ extension Tables {
         return try connection.first(sql, [.integer(id.value)]) { row throws(JournalError) in try Self.generation(row) }
     }
 
+    /// The last name that was given to a generation, or taken for one.
+    func lastStagingName() throws(JournalError) -> Int64 {
+        let sql = "SELECT seq FROM sqlite_sequence WHERE name = 'generation'"
+        let given = try connection.first(sql) { $0.integer(0) } ?? 0
+        return max(given, try namesOfNewFiles().upperBound - 1)
+    }
+
     /// Adds a generation and returns it with its name, which is `id` where that was taken for it.
     ///
     /// `hasBytes`: it may have had bytes in staging though it has none now.
