@@ -3,8 +3,10 @@
 """Errors of the disk at any step of mount and flusher: an operation succeeds or says that it failed, and what it
 acknowledged arrives once the errors are over.
 
-Each round does the same operations in a bucket of its own. A sample of all steps by default, every step with a large
-MOORAGE_TEST_SCALE. What a failed sync means is the affair of other tests.
+Each round does the same operations in a bucket of its own: with one error at one step, with errors from one step on
+until an operation has failed (or, of the flusher, until it has nothing else to do), or with writes that take half of
+what they are given. A sample of all steps by default, every step with a large MOORAGE_TEST_SCALE. What is written to the
+database's shared memory goes by mappings of a file that a step has made long enough.
 """
 
 import errno
@@ -19,7 +21,9 @@ from harness.processes import Failure
 from harness.rounds import Round, first_operations, second_operations
 from harness.settings import scaled
 
-CHANGES = ["open", "write", "pwrite", "commit", "ftruncate", "fallocate", "copy_file_range", "rename", "link", "unlink", "mkdir", "fsetxattr"]
+SYNCS = ["fsync", "fdatasync", "syncfs"]
+WRITES = ["write", "pwrite", "splice"]
+CHANGES = ["open", "write", "pwrite", "splice", "commit", "ftruncate", "fallocate", "copy_file_range", "rename", "link", "unlink", "mkdir", "fsetxattr"]
 READS = ["read", "pread"]
 
 
@@ -42,7 +46,11 @@ def play(round, command, what):
         problems = round.perform_with_errors(first_operations(round.seed))
         hits = [path for _, path in round.injection.hits()]
         assert not problems or not all(is_of_cache(path) for path in hits), f"the cache alone made {problems}"
+        assert not problems or what["action"] != "short", f"short writes made {problems}"
     round.client.put_object(Bucket=round.bucket, Key="clash", Body=b"theirs")
+    if command == "flusher" and what.get("last") == ENDLESS:
+        round.instance.run("flush", "--timeout", "4", timeout=40, check=False)
+    round.injection.end()
     round.flush_at_last()
     round.expect_conflict()
     round.perform_with_errors(second_operations(round.seed))
@@ -55,10 +63,10 @@ def play(round, command, what):
     round.check(1)
 
 
-def sweep(make_round, command, count, generator, **what):
-    """Rounds with one error each, for a sample of the steps."""
+def sweep(make_round, command, count, generator, action="fail", **what):
+    """Rounds with errors at, or from, a step each, for a sample of the steps."""
     counting = make_round("count")
-    play_one(counting, command, what | dict(action="fail", first=ENDLESS))
+    play_one(counting, command, what | dict(action=action, first=ENDLESS))
     steps = len(counting.steps)
     numbers = sorted(generator.sample(range(1, steps + 1), min(scaled(count), steps)))
     print(f"{command}: {steps} steps, {len(numbers)} rounds with errors")
@@ -66,7 +74,7 @@ def sweep(make_round, command, count, generator, **what):
     for number in numbers:
         round = make_round(number)
         try:
-            play_one(round, command, what | dict(action="fail", first=number))
+            play_one(round, command, what | dict(action=action, first=number))
         except (Failure, AssertionError, OSError) as problem:
             failures.append(f"{round.story()}: {problem}")
             print(failures[-1], flush=True)
@@ -94,6 +102,32 @@ def test_one_error_at_any_step(make_instance, server, folder, seed, command, kin
         return Round(make_instance, server, folder, number, seed, {"upload_protocol": "s3-multipart"})
 
     sweep(make_round, command, 1, random.Random(seed), code=getattr(errno, kind), calls=CHANGES)
+
+
+@needs_injection
+@pytest.mark.limit(7200)
+@pytest.mark.parametrize(
+    "command,kind,calls,last",
+    [
+        ("mount", "EIO", SYNCS, None),
+        ("flusher", "EIO", SYNCS, None),
+        ("mount", "EDQUOT", CHANGES, ENDLESS),
+        ("mount", "EIO", CHANGES + SYNCS, ENDLESS),
+        ("flusher", "ENOSPC", CHANGES + SYNCS, ENDLESS),
+        ("mount", "short", WRITES, ENDLESS),
+        ("flusher", "short", WRITES, ENDLESS),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_errors_of_any_kind_from_any_step_on(make_instance, server, folder, seed, command, kind, calls, last):
+    """Failed syncs; a disk that stays full, over its quota or broken for a while; writes that take half each time."""
+    def make_round(number):
+        return Round(make_instance, server, folder, number, seed, {"upload_protocol": "s3-multipart"})
+
+    what = dict(action="short") if kind == "short" else dict(code=getattr(errno, kind))
+    if last:
+        what["last"] = last
+    sweep(make_round, command, 1, random.Random(seed), calls=calls, **what)
 
 
 @needs_injection

@@ -35,6 +35,7 @@ static long first, last, every;
 static int code;
 static char calls[512];
 static char paths[2 * PATH_MAX];
+static char until[PATH_MAX];
 static int log_descriptor = -1;
 static atomic_long steps;
 
@@ -64,6 +65,7 @@ __attribute__((constructor)) static void begin(void) {
     every = atol(setting("INJECT_EVERY"));
     code = atoi(setting("INJECT_ERRNO"));
     snprintf(calls, sizeof calls, "%s", setting("INJECT_CALLS"));
+    snprintf(until, sizeof until, "%s", setting("INJECT_UNTIL"));
     snprintf(paths, sizeof paths, "%s", setting("INJECT_PATHS"));
     int opened = syscall(SYS_openat, AT_FDCWD, setting("INJECT_LOG"), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     // Out of the way of descriptors that a parent hands on.
@@ -100,12 +102,17 @@ static void note(const char *mark, long number, const char *call, const char *pa
     if (log_descriptor >= 0 && length > 0) syscall(SYS_write, log_descriptor, line, length);
 }
 
+// Whether the trouble is over: a file says so.
+static bool over(void) {
+    return *until && syscall(SYS_faccessat, AT_FDCWD, until, F_OK) == 0;
+}
+
 // Counts a step; true when it is to fail. Never returns from the one that is to be the last.
 static bool step(const char *call, const char *path) {
     if (!enabled || !listed(calls, call) || !below(path)) return false;
     int saved = errno;
     long number = atomic_fetch_add(&steps, 1) + 1;
-    bool hit = action != COUNT && number >= first && number <= last && (number - first) % every == 0;
+    bool hit = action != COUNT && number >= first && number <= last && (number - first) % every == 0 && !over();
     note(hit ? "hit" : "step", number, call, path);
     if (hit && action == KILL) {
         syscall(SYS_kill, getpid(), SIGKILL);
@@ -170,7 +177,7 @@ static bool ends_with(const char *text, const char *end) {
 static bool counts(const char *path, const void *bytes, size_t count, const char **call) {
     static atomic_long pieces;
     if (action == SHORT) return true;
-    if (ends_with(path, "-wal")) {
+    if (bytes && ends_with(path, "-wal")) {
         const unsigned char *frame = bytes;
         if (count != 24 || !(frame[4] | frame[5] | frame[6] | frame[7])) return false;
         *call = "commit";
@@ -254,6 +261,14 @@ ssize_t pread64(int descriptor, void *bytes, size_t count, off64_t offset) {
 ssize_t copy_file_range(int from, off64_t *read_at, int descriptor, off64_t *write_at, size_t count, unsigned flags) {
     ORIGINAL(copy_file_range);
     if (step_on("copy_file_range", descriptor)) return failed();
+    return original(from, read_at, descriptor, write_at, count, flags);
+}
+
+// What the kernel hands over of a write goes to its file without a look at it.
+ssize_t splice(int from, off64_t *read_at, int descriptor, off64_t *write_at, size_t count, unsigned flags) {
+    ORIGINAL(splice);
+    const void *bytes = NULL;
+    WRITING("splice", count);
     return original(from, read_at, descriptor, write_at, count, flags);
 }
 

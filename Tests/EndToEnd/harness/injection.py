@@ -38,11 +38,12 @@ class Injection:
     `action` is `count`, `kill` (SIGKILL before the step), `fail` (with the error `code`) or `short` (half of a write
     gets through), for one in `every` of the steps `first` to `last` among those of the kinds `calls` (all when empty)
     on names that begin with one of `places`; `network` and
-    `control` are sockets.
+    `control` are sockets. ``end`` ends what would go on for ever.
     """
 
     def __init__(self, log, command, places, action="count", first=1, last=None, every=1, code=0, calls=()):
         self.log = log
+        self.until = log + ".over"
         self.settings = {
             "LD_PRELOAD": library(),
             "INJECT_COMMAND": command,
@@ -54,7 +55,13 @@ class Injection:
             "INJECT_ERRNO": str(code),
             "INJECT_CALLS": " ".join(calls),
             "INJECT_LOG": log,
+            "INJECT_UNTIL": self.until,
         }
+
+    def end(self):
+        """The disk is well again."""
+        with open(self.until, "w"):
+            pass
 
     def steps(self):
         """The steps so far, oldest first, as (was it hit, call, path)."""

@@ -236,6 +236,8 @@ class Round:
             except OSError as problem:
                 assert not self.has_ended(), f"{operation.name}: {problem}, and the process has ended"
                 problems.append(f"{operation.name}: {problem}")
+                # What went on from a step to here is over; that it failed stays true.
+                self.injection.end()
                 self.repeat(operation, wholly=False)
         return problems
 
