@@ -57,12 +57,19 @@ extension FileSystem {
 extension FileSystem {
     /// Whether the remote has nothing of a folder, so that it need not be asked.
     func isLocalOnly(_ folder: Inode) throws(FileError) -> Bool {
-        guard folder.state.withLock({ $0.isLocalOnly }) else { return false }
-        // What has been uploaded into it since was noted in the catalog, as long as there was one.
-        guard view.hasLostCatalog, let path = table.path(of: folder.number) else { return true }
-        if let row = try translating({ try journal.node(at: path) }), row.isLocalOnly { return true }
-        folder.state.withLock { $0.isLocalOnly = false }
-        return false
+        let (isLocalOnly, checkedAt) = folder.state.withLock { ($0.isLocalOnly, $0.localOnlyCheckedAt) }
+        guard isLocalOnly else { return false }
+        let now = monotonicSeconds()
+        // What has been uploaded into it since was noted in the catalog, as long as there was one. Others may put names
+        // into it from then on, and the kernel need not ask for its name before it asks what is in it.
+        if !view.hasLostCatalog, now < checkedAt + options.kernelAge { return true }
+        guard let path = table.path(of: folder.number) else { return true }
+        let isStill = try translating { try journal.node(at: path)?.isLocalOnly ?? false }
+        folder.state.withLock { state in
+            state.isLocalOnly = state.isLocalOnly && isStill
+            state.localOnlyCheckedAt = now
+        }
+        return isStill
     }
 }
 

@@ -90,7 +90,7 @@ extension FileSystem {
 
     /// Brings what is known of one name in a folder up to date.
     func freshen(_ name: ObjectKey, in folder: Inode) throws(FileError) {
-        if folder.state.withLock({ $0.isLocalOnly }) { return }
+        if try isLocalOnly(folder) { return }
         try view.freshen(name, in: path(of: folder.number))
     }
 

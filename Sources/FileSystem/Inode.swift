@@ -38,6 +38,8 @@ final class Inode: Sendable {
         var target: ObjectKey?
         /// A folder of which the remote has nothing: no listing needs to be asked for.
         var isLocalOnly = false
+        /// When that was last seen in the journal, in monotonic seconds.
+        var localOnlyCheckedAt = 0.0
         /// How many folders are in a folder, once somebody has looked.
         var subfolders: SubfolderCount?
         /// Its name was removed or given to another; it lives while it is open.

@@ -132,3 +132,29 @@ def test_what_cannot_be_refreshed_is_said(instance, believing, local):
     for words, text in [([], "name a file or folder"), ([local], "not in a mounted volume")]:
         result = instance.run("cache", "refresh", *words, check=False)
         assert result.returncode != 0 and text in result.stderr, result.stderr
+
+
+def test_a_folder_made_here_shows_what_others_put_in_it(instance, client):
+    """Also to a process whose working directory it is: the kernel asks for its name no more."""
+    instance.configure(metadata_age="1s")
+    mount = instance.mount("s3://bucket")
+    os.mkdir(mount / "d")
+    folder = os.open(mount / "d", os.O_RDONLY)
+    try:
+        assert os.listdir(folder) == []
+        instance.flush()
+        client.put_object(Bucket="bucket", Key="d/theirs", Body=b"of others")
+        wait_until(lambda: os.listdir(f"/proc/self/fd/{folder}") == ["theirs"], what="the name of somebody else")
+        client.put_object(Bucket="bucket", Key="d/another", Body=b"of others")
+        wait_until(lambda: exists(folder, "another"), what="the other name")
+    finally:
+        os.close(folder)
+
+
+def exists(folder, name):
+    """Whether a name is in a folder given as a descriptor."""
+    try:
+        os.stat(name, dir_fd=folder)
+    except FileNotFoundError:
+        return False
+    return True
