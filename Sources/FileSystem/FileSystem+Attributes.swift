@@ -26,6 +26,7 @@ extension FileSystem {
             // Cutting a file to the length it has counts as a change of content (POSIX), though nothing is sent for it.
             if isChange { try truncate(inode, to: size) } else { changes.modified = changes.modified ?? .now() }
         }
+        if changes.modified != nil { inode.state.withLock { $0.keepAccessTime() } }
         if changes != AttributeChanges() { try change(inode) { _ in changes } }
         inode.state.withLock { state in
             if let accessed { state.times.setAccessed(accessed) }

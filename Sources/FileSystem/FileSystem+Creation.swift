@@ -216,6 +216,9 @@ extension FileSystem {
 
     /// Notes a change of names in a folder; the time is not stored, as it would cost a request a change.
     func touchFolder(_ folder: Inode) {
-        folder.state.withLock { $0.times.noteNames(at: .now()) }
+        folder.state.withLock { state in
+            state.keepAccessTime()
+            state.times.noteNames(at: .now())
+        }
     }
 }

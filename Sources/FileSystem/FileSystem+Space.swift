@@ -49,7 +49,7 @@ extension FileSystem {
             staging.checksums.forget(range)
             guard case .success = result, let within, state.content.map.note(change, within) else { return }
             state.revision += 1
-            state.attributes.modified = .now()
+            state.noteContentChange()
         }
         do { try result.get() } catch { throw .system(error) }
     }

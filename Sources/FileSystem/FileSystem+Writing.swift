@@ -43,7 +43,7 @@ extension FileSystem {
             }
             state.content.map.write(ByteRange(offset: range.lower, count: Int64(count)))
             state.revision += 1
-            state.attributes.modified = .now()
+            state.noteContentChange()
             let filled = staging.checksums.noteWrite(range, in: state.content.map)
             return state.activeWrites == 0 ? filled : nil
         }
@@ -72,7 +72,7 @@ extension FileSystem {
             staging.checksums.forget(ByteRange(size, .max))
             state.content.map.truncate(to: size)
             state.revision += 1
-            state.attributes.modified = .now()
+            state.noteContentChange()
             return state.writers > 0
         }
         try forgetFailure(of: inode, staging)

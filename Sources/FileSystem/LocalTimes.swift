@@ -34,6 +34,9 @@ struct LocalTimes: Sendable {
     /// utimensat(2) set the time of access.
     mutating func setAccessed(_ time: Timestamp) { accessed = time }
 
+    /// The time of modification is about to change: the one of access, which it may stand for, does not.
+    mutating func keepAccessed(modified: Timestamp) { accessed = accessed(modified) }
+
     /// Content was read: shown if it was not read since its last change, or not for a day.
     mutating func noteRead(at now: Timestamp, modified: Timestamp) {
         let last = accessed(modified)
@@ -64,6 +67,15 @@ extension Inode.State {
     mutating func noteStatusChange(isTimeSet: Bool = false) {
         times.noteStatus(at: .now(), modified: attributes.modified, isExplicit: isTimeSet)
     }
+
+    /// Notes that the content was changed.
+    mutating func noteContentChange() {
+        keepAccessTime()
+        attributes.modified = .now()
+    }
+
+    /// Notes that the time of modification is about to change.
+    mutating func keepAccessTime() { times.keepAccessed(modified: attributes.modified) }
 
     /// Notes that the content is about to be read: who opens something only to read it does so.
     mutating func noteRead() { times.noteRead(at: .now(), modified: attributes.modified) }

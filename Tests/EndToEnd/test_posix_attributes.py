@@ -210,6 +210,28 @@ def test_one_time_at_a_time(posix, kind):
     posix.compare(case)
 
 
+def test_changes_leave_the_time_of_access(posix):
+    def case():
+        write("file")
+        os.mkdir("d")
+        results = []
+        for path, change in (
+            ("file", lambda: append("file")), ("file", lambda: os.truncate("file", 3)), ("file", lambda: os.chmod("file", 0o600)),
+            ("file", lambda: set_times("file", (0, OMIT), (5, 0))), ("d", lambda: write("d/x")), ("d", lambda: os.unlink("d/x")),
+        ):
+            before = os.stat(path).st_atime_ns
+            time.sleep(0.015)
+            change()
+            results.append(os.stat(path).st_atime_ns == before)
+        return results
+
+    def append(path):
+        with open(path, "ab") as file:
+            file.write(b"more")
+
+    posix.compare(case)
+
+
 @as_root
 def test_who_may_set_times(posix):
     def case():

@@ -46,6 +46,14 @@ import Testing
         #expect(times.modified(stored) == stored)
     }
 
+    @Test func aChangeOfContentLeavesTheTimeOfAccess() {
+        var times = LocalTimes()
+        times.keepAccessed(modified: stored)
+        #expect(times.accessed(now) == stored)
+        times.keepAccessed(modified: now)
+        #expect(times.accessed(Timestamp(seconds: 3000)) == stored)
+    }
+
     /// relatime of mount(8).
     @Test func readsShowOnceAfterEachChangeAndOnceADay() {
         var times = LocalTimes()

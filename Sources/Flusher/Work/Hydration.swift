@@ -282,6 +282,17 @@ struct Hydration {
         }
     }
 
+    private static func write(_ bytes: [UInt8], to raw: Int32, at offset: Int64) throws(SystemError) {
+        var done = 0
+        while done < bytes.count {
+            done += try retryingOnInterrupt("pwrite") {
+                bytes.withUnsafeBytes {
+                    pwrite(raw, $0.baseAddress.map { $0 + done }, bytes.count - done, Int(offset) + done)
+                }
+            }
+        }
+    }
+
     /// Takes bytes of a version that the remote has no more from what is left of its readers; as ``fetch(_:_:_:to:)``.
     private func takeFromCache(
         _ key: ObjectKey,
@@ -302,7 +313,7 @@ struct Hydration {
                 )
             }
             do throws(SystemError) {
-                try bytes.withUnsafeBytes { (bytes) throws(SystemError) in try file.write(bytes, at: offset) }
+                try Self.write(bytes, to: file.raw, at: offset)
             } catch {
                 return error
             }
