@@ -13,6 +13,8 @@ package struct DirectoryEntry: Sendable {
     package var type: UInt32
     /// Known attributes, when they were asked for: the kernel then knows the inode once more.
     package var status: InodeStatus?
+    /// The inode, where the kernel was told of it before.
+    package var number: InodeNumber?
     /// Where to go on behind this entry.
     package var next: Int
 }
@@ -80,6 +82,7 @@ extension FileSystem {
                     guard let presence else { return true }
                     entry.status = status(of: presence, folder.number, name, path.appending(name), ground.begun)
                 }
+                entry.number = entry.status?.number ?? table.child(folder.number, name)?.number
                 guard body(entry) else {
                     if let status = entry.status { forget(status.number, count: 1) }
                     return false

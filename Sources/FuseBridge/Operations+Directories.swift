@@ -101,13 +101,13 @@ extension Operations {
             } else {
                 // No inode number: a name only, the kernel looks it up when it needs more.
                 parameters.attr.st_mode = entry.type
-                parameters.attr.st_ino = unknownNumber
+                parameters.attr.st_ino = entry.number.map { UInt($0) } ?? unknownNumber
             }
             return fuse_add_direntry_plus(request.raw, target, room.count, text, &parameters, off_t(entry.next))
         }
         var status = stat()
         status.st_mode = entry.type
-        status.st_ino = unknownNumber
+        status.st_ino = entry.number.map { UInt($0) } ?? unknownNumber
         return fuse_add_direntry(request.raw, target, room.count, text, &status, off_t(entry.next))
     }
 }

@@ -65,6 +65,20 @@ import Testing
         #expect(first.names + rest == [".", "..", "local"] + names(0..<50))
     }
 
+    @Test func namesComeWithTheNumbersThatTheKernelKnows() throws {
+        let volume = try Volume(metadataAge: 100)
+        for name in ["known", "new"] { volume.store.set(name, [1], mode: 0o100_600) }
+        let number = try volume.number("known")
+        var told: [String: InodeNumber?] = [:]
+        let handle = try volume.files.openDirectory(Volume.root)
+        try volume.files.readDirectory(handle, from: 0, withStatus: false) { entry in
+            told[entry.name.string] = entry.number
+            return true
+        }
+        #expect(told["known"] == number)
+        #expect(told["new"] == .some(nil))
+    }
+
     @Test func theNextPageIsAskedForBeforeThisOneIsTaken() throws {
         let volume = try Volume(metadataAge: 100)
         for name in names(0..<50) { volume.store.set(name, [1]) }
