@@ -79,6 +79,7 @@ import Testing
 
     @Test func stagingFilesOfNoRowAreDeleted() throws {
         try fixture.save("a")
+        try fixture.damage("UPDATE sqlite_sequence SET seq = 999 WHERE name = 'generation'")
         try Files.writeAtomically("\(fixture.scratch.path)/staging/999", [1])
         try Files.writeAtomically("\(fixture.scratch.path)/staging/foreign", [1])
         try fixture.recover()
