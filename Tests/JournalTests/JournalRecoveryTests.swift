@@ -313,6 +313,25 @@ import Testing
         #expect(try Files.read("\(other.path)/quarantine/\(try #require(names.first))") == Array("precious".utf8))
     }
 
+    /// Its name was taken, with others, in a log that was not lost.
+    @Test func aLogThatIsMissingDoesNotCostTheDataOfNewFiles() throws {
+        try save(later: "older", "older")
+        try fixture.damage("PRAGMA wal_checkpoint(TRUNCATE)")
+        try save(later: "a", "precious")
+        let other = try fixture.scratch.copy()
+        for suffix in ["-wal", "-shm"] { _ = unlink("\(other.path)/journal.sqlite\(suffix)") }
+        let recovered = try Journal.recovering(directory: other.path, boot: "one")
+        let names = try Files.names(in: "\(other.path)/quarantine").map(\.string)
+        #expect(try recovered.journal.node(at: "older") != nil && names.count == 1)
+        #expect(try Files.read("\(other.path)/quarantine/\(try #require(names.first))") == Array("precious".utf8))
+    }
+
+    private func save(later path: ObjectKey, _ text: String) throws {
+        let node = try journal.createFileLater(at: path, attributes: .file())
+        let content = try fixture.put(node, text)
+        try journal.seal(node.id, try #require(node.generation).id, content: content, modified: nil)
+    }
+
     @Test func anUnreadableRowDoesNotHideTheOthers() throws {
         try fixture.save("a")
         try fixture.save("b")

@@ -20,8 +20,9 @@ extension Journal {
     ) throws(JournalError) -> (journal: Journal, report: RecoveryReport) {
         let boot = boot ?? bootIdentifier()
         var report = RecoveryReport()
+        let log = try? FileStatus.of("\(directory)/journal.sqlite-wal")
         let journal = try openSound(directory, disk, now, &report)
-        try Recovery.run(journal, boot, now, &report)
+        try Recovery.run(journal, boot, now, hasLog: log.map { $0.size > 0 } ?? false, &report)
         try journal.synchronizeSealed()
         return (journal, report)
     }

@@ -21,6 +21,8 @@ struct Recovery {
     let isNewBoot: Bool
     /// Staging files without a row are only waste, not the last trace of lost rows, if the rows ever knew their names.
     let isContinued: Bool
+    /// There was a write-ahead log with something in it: the rows of new files would be there.
+    let hasLog: Bool
     var report: RecoveryReport
     /// Rows may be missing that others were meant to go with.
     var hasLostRows: Bool
@@ -32,6 +34,7 @@ struct Recovery {
         _ journal: Journal,
         _ boot: String,
         _ now: Timestamp,
+        hasLog: Bool,
         _ report: inout RecoveryReport
     ) throws(JournalError) {
         let start = report
@@ -46,6 +49,7 @@ struct Recovery {
                 now: now,
                 isNewBoot: known != nil && known != boot,
                 isContinued: known != nil && !isSalvaged,
+                hasLog: hasLog,
                 report: start,
                 hasLostRows: isSalvaged
             )
@@ -166,9 +170,11 @@ struct Recovery {
         try tables.connection.run("DELETE FROM checksum WHERE abs(generation) NOT IN (SELECT id FROM generation)")
         try removeHalfRewritten()
         let kept = Set(try tables.connection.all("SELECT id FROM generation") { $0.integer(0) })
+        let new = try tables.namesOfNewFiles()
         for name in names.subtracting(kept).sorted() {
-            // A file is made after its name was given: of a later name the log that gave it is lost.
-            if isContinued, name <= lastName {
+            // A file is made after its name was given: of a later name the log that gave it is lost. A name taken for new
+            // files is given to a row only by the log.
+            if isContinued, name <= lastName, hasLog || !new.contains(name) {
                 garbage.append(GenerationID(name))
                 report.orphans += 1
             } else {
