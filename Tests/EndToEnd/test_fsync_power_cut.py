@@ -15,7 +15,7 @@ from harness.disks import LoopDisk, loop_disk_needs
 from harness.power import Ledger
 from harness.processes import kill, run, wait_until
 from harness.settings import scaled
-from harness.trees import all_keys, random_bytes, sha256_of_object
+from harness.trees import random_bytes, sha256_of_object
 
 KINDS = ("ext4", "xfs")
 needs_a_disk = pytest.mark.skipif(loop_disk_needs(*KINDS) is not None, reason=str(loop_disk_needs(*KINDS)))
@@ -53,7 +53,7 @@ class Machine:
 def test_what_fsync_acknowledged_survives_power_loss(kind, proxy, make_instance, folder, stack, seed, client):
     """Cuts at random moments, with the network and without: what was not synced is whole, as before, or absent."""
     machine = Machine(make_instance(proxy.url, "instance"), folder, stack, kind)
-    instance, generator, ledger = machine.instance, random.Random(seed), Ledger(seed)
+    instance, generator, ledger, known = machine.instance, random.Random(seed), Ledger(seed), {}
     mount = instance.mount("s3://bucket")
     assert os.listdir(mount.path) == []
     for _ in range(scaled(5)):
@@ -70,15 +70,15 @@ def test_what_fsync_acknowledged_survives_power_loss(kind, proxy, make_instance,
         ledger.settle(contents)
         instance.flush()
         # Nothing of what was there arrives torn, and nothing is lost on the way.
-        ledger.check(objects(client), "at the remote")
+        ledger.check(objects(client, known), "at the remote")
         assert instance.conflicts() == 0
     print(f"{scaled(5)} cuts of {kind}: {dict(ledger.figures)}")
 
 
 def note_dirty(ledger, client):
     """Fails unless the cut took something that was acknowledged by fsync, and is not remote yet."""
-    tags = {item["Key"]: item["ETag"].strip('"') for item in client.list_objects_v2(Bucket="bucket").get("Contents", [])}
-    dirty = [name for name in ledger.synced if tags.get(name) != hashlib.md5(ledger.allowed[name][0]).hexdigest()]
+    remote = tags(client)
+    dirty = [name for name in ledger.synced if remote.get(name) != hashlib.md5(ledger.allowed[name][0]).hexdigest()]
     assert dirty, "nothing was dirty at the cut: the test proves nothing"
     ledger.figures["of them only here at the cut"] += len(dirty)
 
@@ -97,10 +97,20 @@ def read(path):
         return file.read()
 
 
-def objects(client):
-    """The contents of all objects."""
-    keys = [key for key in all_keys(client, "bucket") if not key.startswith(".moorage-probe")]
-    return {key: client.get_object(Bucket="bucket", Key=key)["Body"].read() for key in keys}
+def tags(client):
+    """The entity tags of all objects."""
+    pages = client.get_paginator("list_objects_v2").paginate(Bucket="bucket")
+    items = [item for page in pages for item in page.get("Contents", [])]
+    return {item["Key"]: item["ETag"].strip('"') for item in items if not item["Key"].startswith(".moorage-probe")}
+
+
+def objects(client, known):
+    """The contents of all objects; `known` keeps those that were fetched, by key and tag."""
+    remote = tags(client)
+    for key, tag in remote.items():
+        if (key, tag) not in known:
+            known[key, tag] = client.get_object(Bucket="bucket", Key=key)["Body"].read()
+    return {key: known[key, tag] for key, tag in remote.items()}
 
 
 def forget_boot(instance):

@@ -4,7 +4,6 @@
 
 import contextlib
 import ctypes
-import errno
 import mmap
 import os
 
@@ -147,8 +146,3 @@ class Calls:
             return b"".join(parts)
         finally:
             os.close(descriptor)
-
-
-def is_gone(problem):
-    """Whether an error says that the process of the mount does not exist any more."""
-    return problem.errno in (errno.ENOTCONN, errno.ECONNABORTED)

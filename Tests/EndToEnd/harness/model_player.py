@@ -15,8 +15,7 @@ from .instance import detach
 from .model import SKIP, File, Mismatch, piece, require
 from .model_calls import Calls
 from .model_operations import NameOperations
-from .processes import Failure, command_line, is_alive, kill, wait_until
-from .trees import all_keys
+from .processes import command_line, is_alive, kill, wait_until
 
 UMASK = 0o022
 FAULTS = [
