@@ -140,12 +140,12 @@ def explain(stage, player, log, problem):
 # longer one lets changes of a path meet in the journal.
 CASES = {
     "sending at once": (dict(quiet_period="0s"), dict(settle=4000, kill_mount=2500, kill_flusher=1500, fault=400)),
-    "with kills": (dict(quiet_period="0.2s"), dict(settle=5000, kill_mount=1000, kill_flusher=800, remount=4000, fault=800)),
+    "with kills": (dict(quiet_period="0.5s"), dict(settle=7000, kill_mount=1500, kill_flusher=1200, remount=6000, fault=800)),
     "with cuts of the network": (
-        dict(quiet_period="0.1s"), dict(settle=4000, network=1500, kill_flusher=2500, kill_mount=4000, fault=400)
+        dict(quiet_period="0.3s"), dict(settle=6000, network=2000, kill_flusher=2500, kill_mount=5000, fault=400)
     ),
     "with a cache that is deleted": (
-        dict(quiet_period="0.5s"), dict(settle=3000, drop_cache=1500, remount=3000, kill_mount=3000, fault=800)
+        dict(quiet_period="0.5s"), dict(settle=5000, drop_cache=2000, remount=5000, kill_mount=4000, fault=800)
     ),
     "on one file": (dict(quiet_period="0s"), dict(settle=4000, kill_mount=900, kill_flusher=900, remount=3000)),
 }
