@@ -313,6 +313,16 @@ import Testing
         #expect(try Files.read("\(other.path)/quarantine/\(try #require(names.first))") == Array("precious".utf8))
     }
 
+    /// Where the tables' description spills onto a second page, damage to that page costs every row.
+    @Test func theTablesAreDescribedOnTheFirstPage() throws {
+        try fixture.damage("PRAGMA wal_checkpoint(TRUNCATE)")
+        let page = try Files.read("\(fixture.scratch.path)/journal.sqlite", limit: 1 << 20).prefix(4096)
+        // A leaf of a table's tree, in which the cells begin behind the file's header and their addresses.
+        #expect(page[100] == 0x0D)
+        let room = Int(page[105]) << 8 + Int(page[106]) - (108 + 2 * (Int(page[103]) << 8 + Int(page[104])))
+        #expect(room >= 64, "\(room) bytes are left: shorten the text")
+    }
+
     /// Its name was taken, with others, in a log that was not lost.
     @Test func aLogThatIsMissingDoesNotCostTheDataOfNewFiles() throws {
         try save(later: "older", "older")

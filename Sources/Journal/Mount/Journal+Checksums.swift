@@ -197,6 +197,11 @@ extension Tables {
         )
     }
 
+    /// The same for a new file, whose row has just been made as it is sealed.
+    func noteChecksums(of id: GenerationID, sealed list: ChecksumList) throws(JournalError) {
+        if !list.changedRows.isEmpty { try store(list, of: id) }
+    }
+
     /// Keeps what the writer of a content that is being sealed knows of its bytes; `isSynced`: no sync follows.
     func noteSealed(_ old: Generation, _ content: ContentMap, _ list: ChecksumList, isSynced: Bool) throws(JournalError)
     {

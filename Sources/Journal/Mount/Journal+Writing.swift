@@ -90,8 +90,8 @@ extension Journal {
     /// Records a file's content as complete, at the close of its last writer: it may be uploaded now.
     ///
     /// Nothing is synced: see ``synchronizeSealed(always:_:)``. `isUnchanged`: not one byte was written since the last
-    /// durable record, or since it was opened. `isDoubtful`: a sync of it failed. `checksums`: of bytes of it. False when the file was removed
-    /// meanwhile. A row that turns out to want nothing but what was there before goes away, or back to the older
+    /// durable record, or since it was opened. `isDoubtful`: a sync of it failed. `checksums`: of bytes of it. False when
+    /// the file was removed meanwhile. A row that turns out to want nothing but what was there before goes away, or back to the older
     /// generation.
     @discardableResult
     package func seal(
@@ -106,7 +106,10 @@ extension Journal {
     ) throws(JournalError) -> Bool {
         let new = NewFile.Seal(node: node, content: content, modified: modified, now: now)
         return try writeAll(false, isDoubtful ? nil : new) { tables, sequence, hasSealed throws(JournalError) in
-            if hasSealed { return true }
+            if hasSealed {
+                try tables.noteChecksums(of: generation, sealed: checksums)
+                return true
+            }
             let change = try tables.change(sequence, now)
             guard let old = try change.tables.generation(generation) else { return false }
             // The same ranges may hold other bytes.

@@ -8,12 +8,14 @@ enum Schema {
     ].map { compact($0) }
 
     // SQLite keeps this text on the first page of the file: where it spills onto another one, damage to that page too
-    // takes every row away. So it is kept short.
+    // takes every row away. So it is kept short: INT says the same as INTEGER, but where a row is its own name.
     private static func compact(_ text: String) -> String {
         var result = ""
-        for word in text.split(whereSeparator: { $0 == " " || $0 == "\n" }) {
+        let words = text.split(whereSeparator: { $0 == " " || $0 == "\n" })
+        for (index, word) in words.enumerated() {
             if let last = result.last, !",()".contains(last), word.first != "(", word.first != ")" { result += " " }
-            result += word
+            let isName = index + 1 < words.count && words[index + 1] == "PRIMARY"
+            result += word.hasPrefix("INTEGER") && !isName ? "INT" + word.dropFirst(7) : String(word)
         }
         return result
     }
