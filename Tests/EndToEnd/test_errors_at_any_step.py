@@ -48,12 +48,11 @@ def play(round, command, what):
         assert not problems or not all(is_of_cache(path) for path in hits), f"the cache alone made {problems}"
         assert not problems or what["action"] != "short", f"short writes made {problems}"
     round.client.put_object(Bucket=round.bucket, Key="clash", Body=b"theirs")
-    if command == "flusher" and what.get("last") == ENDLESS:
-        round.instance.run("flush", "--timeout", "4", timeout=40, check=False)
-    round.injection.end()
+    heal(round, command, what)
     round.flush_at_last()
     round.expect_conflict()
     round.perform_with_errors(second_operations(round.seed))
+    heal(round, command, what)
     round.flush_at_last()
     round.check(1)
     if command == "flusher":
@@ -61,6 +60,16 @@ def play(round, command, what):
     round.mount.unmount()
     round.mount = round.mount.mount_again()
     round.check(1)
+
+
+def heal(round, command, what):
+    """Ends errors that have begun and would go on for ever, when the flusher has met them."""
+    if what["action"] == "short" or what.get("last") != ENDLESS:
+        return
+    if command == "flusher":
+        round.instance.run("flush", "--timeout", "4", timeout=40, check=False)
+    if round.injection.hits():
+        round.injection.end()
 
 
 def sweep(make_round, command, count, generator, action="fail", **what):
