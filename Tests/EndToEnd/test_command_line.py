@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from harness.instance import is_mounted
+from harness.mounts import is_mounted
 from harness.processes import find_processes, wait_until
 from harness.trees import write_file
 
@@ -26,6 +26,14 @@ def two(instance, server):
     instance.configure(quiet_period="1h")
     server.make_bucket("second")
     return instance.mount("s3://bucket"), instance.mount("s3://second")
+
+
+def test_the_flusher_stands_behind_other_programs(instance, mount):
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    pid = wait_until(instance.flusher_pid, 30, "a flusher, which the mount has to start")
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        assert os.getpriority(os.PRIO_PROCESS, int(thread)) == max(own, 10)
+    assert os.getpriority(os.PRIO_PROCESS, mount.pid) == own
 
 
 def test_paths_of_two_volumes_mean_each_only_in_its_own(instance, two):

@@ -5,6 +5,7 @@ internal import Configuration
 internal import Control
 internal import CurlTransport
 internal import Flusher
+internal import Glibc
 internal import ObjectStore
 internal import Platform
 
@@ -23,6 +24,7 @@ enum FlusherCommand {
     ) { arguments throws(CommandFailure) in
         let idle = try arguments.seconds("exit-when-idle") ?? 30
         let instance = try Instance.current()
+        yieldToOthers()
         if arguments.has("verbose") { Log.level = .debug }
         Log.keepShort(LogFile(instance.directories.flusherLog))
         var options = FlusherOptions(
@@ -37,6 +39,20 @@ enum FlusherCommand {
         return FlusherProcess.run(options: options) { volume, credentials throws(StoreError) in
             try stores.make(volume, credentials)
         }
+    }
+}
+
+extension FlusherCommand {
+    /// How far behind other programs uploads stand: nice(1)'s default, with which goes a low priority at the disk
+    /// (ioprio_set(2)).
+    private static let niceness: Int32 = 10
+
+    /// Lets whoever writes to a mount, or works beside it, have the processor first.
+    ///
+    /// Threads inherit it, so this comes before the first of them.
+    private static func yieldToOthers() {
+        let own = __priority_which_t(PRIO_PROCESS.rawValue)
+        if getpriority(own, 0) < niceness { _ = setpriority(own, 0, niceness) }
     }
 }
 
