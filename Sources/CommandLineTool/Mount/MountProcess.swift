@@ -79,12 +79,13 @@ struct MountProcess {
 
     private func lock(_ places: VolumePlaces) throws(CommandFailure) -> HeldLock {
         do throws(SystemError) {
-            // A flusher that opens the volume holds the lock for the moment of a recovery: that is no mount.
+            // A flusher that opens the volume holds the lock for the moment of a recovery: that is no mount. Nor is a
+            // process whose mount is gone: umount(8) returns before it has ended.
             let end = monotonicSeconds() + 15
             repeat {
                 if let lock = try FileLock(acquiring: places.mountLock) { return HeldLock(lock) }
                 usleep(20_000)
-            } while monotonicSeconds() < end && isHeldByFlusher(places)
+            } while monotonicSeconds() < end && (isHeldByFlusher(places) || isUnmounted(places))
         } catch {
             throw CommandFailure("mount: \(places.mountLock): \(error.reason)")
         }
@@ -99,6 +100,12 @@ struct MountProcess {
         let holder = FileLock.holder(of: places.mountLock)
         let locks = [instance.directories.stateLock, instance.directories.flusherLock]
         return !holder.isHeld || locks.contains { holder.pid == FileLock.holder(of: $0).pid }
+    }
+
+    /// Whether the mount that was noted last is not there any more, as far as this process sees mounts.
+    private func isUnmounted(_ places: VolumePlaces) -> Bool {
+        guard let last = (try? VolumeDescription(loading: places.description))?.mountpoint else { return false }
+        return !MountTable.isMoorage(at: last)
     }
 
     private func openJournal(_ places: VolumePlaces) throws(CommandFailure) -> Journal {
