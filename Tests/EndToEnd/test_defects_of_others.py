@@ -12,12 +12,11 @@ import sqlite3
 
 import pytest
 
-from harness.disks import SmallDisk, needs_root
+from harness.disks import LoopDisk, SmallDisk, loop_disk_needs, needs_root
 from harness.hostile_bucket import HostileBucket
 from harness.processes import kill, wait_until
 from harness.trees import all_keys, random_bytes, write_file
-from test_fsync_power_cut import LoopDisk, forget_boot
-from test_fsync_power_cut import needs as needs_of_power_cuts
+from test_fsync_power_cut import forget_boot
 
 pytestmark = pytest.mark.limit(120)
 
@@ -34,7 +33,7 @@ def journal(instance):
     return path
 
 
-@pytest.mark.skipif(needs_of_power_cuts() is not None, reason=str(needs_of_power_cuts()))
+@pytest.mark.skipif(loop_disk_needs("ext4") is not None, reason=str(loop_disk_needs("ext4")))
 def test_power_loss_takes_no_file_that_was_synced(server, proxy, make_instance, folder, stack, client, seed):
     """1. fsync of file and folder did nothing: after power loss 1,892 of 11,631 files were missing and 9,739 empty,
     and those were uploaded as empty objects."""
@@ -42,7 +41,7 @@ def test_power_loss_takes_no_file_that_was_synced(server, proxy, make_instance, 
     disk = LoopDisk(folder, 256 << 20)
     stack.callback(disk.unmount)
     stack.callback(instance.abandon)
-    instance.environment["MOORAGE_STATE_DIR"] = os.path.join(disk.path, "state")
+    disk.hold_state(instance)
     instance.configure(quiet_period="600s")
     mount = instance.mount("s3://bucket")
     root = os.open(mount.path, os.O_RDONLY)

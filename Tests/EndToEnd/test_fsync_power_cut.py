@@ -33,7 +33,7 @@ class Machine:
         self.disk = LoopDisk(folder, 512 << 20, kind)
         stack.callback(self.disk.unmount)
         stack.callback(instance.abandon)
-        instance.environment["MOORAGE_STATE_DIR"] = os.path.join(self.disk.path, "state")
+        self.disk.hold_state(instance)
 
     def start_again(self, mount):
         """After a cut: the disk has what was forced out to it, and the volume mounts.

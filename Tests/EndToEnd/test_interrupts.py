@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from harness.instance import is_mounted
+from harness.mounts import is_mounted
 from harness.processes import is_alive, run, wait_until
 from harness.trees import write_file
 from test_plain_http_servers import age, make_web, mount_web, web_instance  # noqa: F401

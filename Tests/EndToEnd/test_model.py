@@ -117,6 +117,10 @@ class Stage:
             player.instance.abandon()
 
 
+#: A list that did not get shorter than this tells of a race, and is repeated by its seed only.
+MOST_LINES = 200
+
+
 def explain(stage, player, log, problem):
     """The failure with the shortest list of operations found that ends alike."""
     state = f"{sorted(all_keys(player.client, player.bucket))}\n{player.instance.describe()}"
@@ -128,10 +132,10 @@ def explain(stage, player, log, problem):
         return found is not None and str(found).split("(")[0] == str(problem).split("(")[0]
 
     shortest = shrink(log, fails_alike, SHRINKING)
-    lines = "\n".join(str(operation)[:200] for operation in shortest)
+    lines = "\n".join(str(operation)[:200] for operation in shortest[-MOST_LINES:])
     end = "\n".join(str(operation)[:200] for operation in log[-40:])
     raise AssertionError(
-        f"{problem}\n{len(log)} operations, of which these {len(shortest)} fail alike:\n{lines}\n"
+        f"{problem}\n{len(log)} operations, of which these {len(shortest)} fail alike, at most {MOST_LINES} of them shown:\n{lines}\n"
         f"The last were:\n{end}\nThe remote had {state}"
     )
 

@@ -10,7 +10,7 @@ import stat
 import pytest
 
 from harness.disks import SmallDisk, needs_root
-from harness.instance import is_mounted
+from harness.mounts import is_mounted
 from harness.processes import kill, run, wait_until
 from harness.trees import random_bytes, write_file
 

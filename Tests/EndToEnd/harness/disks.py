@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from .processes import run
+from .mounts import is_mounted
+from .processes import Failure, run, wait_until
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small disk")
 
@@ -59,14 +60,28 @@ class LoopDisk:
         self.mount()
 
     def mount(self):
-        run(["mount", "-o", "loop", self.image, self.path])
+        """Mounts it, as soon as nobody has the mount before any more: a namespace of another program may hold a copy."""
+        wait_until(self._try, 150, f"{self.image} to be free")
+
+    def _try(self):
+        result = run(["mount", "-o", "loop", self.image, self.path], check=False)
+        if result.returncode != 0 and "already mounted" not in result.stderr:
+            raise Failure(f"mount {self.image}: {result.stderr}")
+        return result.returncode == 0
+
+    def hold_state(self, instance):
+        """Puts the instance's state folder on this disk."""
+        instance.environment["MOORAGE_STATE_DIR"] = os.path.join(self.path, "state")
+        # A process that dies of its dead disk, by a page that cannot be had, must not be kept by its own backtrace.
+        instance.environment["SWIFT_BACKTRACE"] = "enable=no"
 
     def cut_power(self):
         run([find_tool("xfs_io"), "-x", "-c", "shutdown", self.path])
 
     def unmount(self):
         for _ in range(50):
-            if run(["umount", self.path], check=False).returncode == 0 or not os.path.ismount(self.path):
+            # A look at it would fail once its power was cut.
+            if run(["umount", self.path], check=False).returncode == 0 or not is_mounted(self.path):
                 return
             time.sleep(0.1)
         run(["umount", "-l", self.path], check=False)

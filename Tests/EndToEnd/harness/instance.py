@@ -11,13 +11,8 @@ import signal
 import subprocess
 
 from .bucket import ACCESS_KEY, SECRET_KEY, clean_environment
+from .mounts import is_mounted
 from .processes import Failure, command_line, find_processes, is_alive, kill, run, wait_until
-
-
-def is_mounted(path):
-    """Whether something is mounted at `path`, also when it does not answer any more."""
-    with open("/proc/self/mountinfo") as file:
-        return any(line.split()[4] == path.replace(" ", "\\040") for line in file)
 
 
 class Mount:

@@ -72,6 +72,8 @@ class File(Node):
         self.mapped = []
         # Made since the mount began and neither closed nor synced: all that was written is kept.
         self.is_new = False
+        # In monotonic seconds, of a new one.
+        self.made_at = None
         # Bytes of it may be at the remote alone.
         self.is_remote = False
 
@@ -262,6 +264,12 @@ class Model:
             path: node for path, node in self.paths().items()
             if node.kind == stat.S_IFREG and node.acknowledged is not None
         }
+
+    def forget(self, path):
+        """A file is gone with the mount that made it."""
+        folder, name, file = self.find(path)
+        file.links = 0
+        self.take(folder, name)
 
     def lost_the_cache(self):
         """Bytes of files that were sent may be at the remote alone."""
