@@ -235,6 +235,7 @@ def test_an_upload_that_the_next_mount_finishes_is_whole_and_can_be_removed(inst
     proxy.offline()
     write_file(mount / "new", b"new content")
     write_file(mount / "old", b"newer content")
+    wait_until(instance.flusher_pid, 30, "a flusher, which the mount has to start")
     instance.kill_flusher()
     mount.kill()
     mount = mount.mount_again()

@@ -136,6 +136,8 @@ class Player:
             if file.is_new and killed_at - file.made_at < JUST_MADE and not os.path.lexists(self.mount / path):
                 self.model.forget(path)
                 continue
+            # Where an open is tried again after a cut, the first try may have made the file, which was then sent.
+            file.is_new = file.is_new and not self.was_cut
             try:
                 file.check_after_kill(self._patiently(lambda: self.calls.whole(path)))
             except (Mismatch, OSError) as problem:
