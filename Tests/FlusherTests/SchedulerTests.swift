@@ -247,6 +247,29 @@ import Testing
         }
         #expect(scheduler.count == 0 && scheduler.runningCount == 0)
     }
+
+    @Test func nothingBeginsDuringABurstOfFilesUnlessSomebodyWaitsForIt() {
+        var scheduler = scheduler()
+        for node in 1...3 { scheduler.update(row(Int64(node), changed: -5), now: start) }
+        for tick in 0..<20 {
+            scheduler.noteFiles(20, now: at(Double(tick) / 20))
+            scheduler.observe(stalled: UInt64(tick) * 40_000, now: at(Double(tick) / 20))
+        }
+        #expect(scheduler.standsBack)
+        expectStarts(&scheduler, at: 1, [])
+        #expect(scheduler.waiting(id(1), now: at(1)).map(\.reason) == [.load])
+        scheduler.force(id(2), now: at(1))
+        #expect(!scheduler.standsBack)
+        expectStarts(&scheduler, at: 1, [1, 2, 3])
+    }
+
+    @Test func onlyChangesOfProgramsAreNews() {
+        var scheduler = scheduler()
+        scheduler.update(row(1, changed: -5), now: start)
+        #expect(!scheduler.isNews(id(1), changed: at(-5)))
+        #expect(scheduler.isNews(id(1), changed: at(-4)))
+        #expect(scheduler.isNews(id(2), changed: at(-5)))
+    }
 }
 
 /// A reproducible source of randomness (SplitMix64).

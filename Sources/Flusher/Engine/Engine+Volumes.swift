@@ -165,7 +165,11 @@ extension Engine {
             : try session.journal.nodes(changedAfter: volume.seen, limit: limit)
         let unknown = isFull ? missed(nodes, volume) : []
         let superseded = state.update { state in
-            if isFull { state.forgetRows(of: session.id, except: Set(nodes.map(\.id.value))) }
+            if isFull {
+                state.forgetRows(of: session.id, except: Set(nodes.map(\.id.value)))
+            } else {
+                state.noteFiles(nodes, of: session.id)
+            }
             let superseded = nodes.compactMap { state.take($0, of: session.id) }
             // Only up to the last row taken in, when there are more: the rest is read next time.
             let isWhole = nodes.count < limit
@@ -263,6 +267,14 @@ extension Engine.State {
         }
         guard let job = jobs[id], let sent = job.generation else { return nil }
         return node.stillUses(sent) ? nil : job
+    }
+
+    /// Notes how many files programs completed since the journal was read last.
+    mutating func noteFiles(_ nodes: [JournalNode], of volume: String) {
+        let count = nodes.count { node in
+            !node.isOpen && scheduler.isNews(RowID(volume: volume, node: node.id.value), changed: node.changedAt)
+        }
+        scheduler.noteFiles(count, now: .now())
     }
 
     /// Forgets the rows of a volume that are in the journal no more.

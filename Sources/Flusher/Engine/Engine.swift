@@ -123,6 +123,7 @@ final class Engine: Sendable {
                 state.inspect { $0.auditAt = audit + 5 }
                 self.audit()
             }
+            watchLoad()
             state.update { _ in }
             let pause = state.inspect { Self.pause(&$0) }
             let end = monotonicSeconds() + pause
@@ -150,7 +151,14 @@ final class Engine: Sendable {
         if let alarm = state.scheduler.lookAgain() {
             pause = min(pause, Double(alarm.nanoseconds - Timestamp.now().nanoseconds) / 1e9)
         }
+        if state.scheduler.standsBack { pause = min(pause, LoadGate.interval) }
         return max(0.01, min(1, pause))
+    }
+
+    /// Lets the scheduler know how long somebody has waited for a processor.
+    private func watchLoad() {
+        let stalled = PressureStall.total(of: "cpu")
+        state.inspect { $0.scheduler.observe(stalled: stalled, now: .now()) }
     }
 
     /// The safety net: starts what no event brought on, and says so, because every event should.

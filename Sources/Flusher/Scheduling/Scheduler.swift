@@ -68,6 +68,8 @@ package struct Scheduler: Sendable {
     /// The number of rows known of each volume.
     private var counts: [String: Int] = [:]
     private var lastTime: Timestamp?
+    /// Whether nothing further begins while programs are busy writing.
+    private var loadGate = LoadGate()
 
     package init(limits: SchedulerLimits = SchedulerLimits()) {
         self.limits = limits
@@ -126,9 +128,10 @@ package struct Scheduler: Sendable {
         release(dependentsOf: id, now: now)
     }
 
-    /// Starts a row without regard to quiet period, backoff and not-before.
+    /// Starts a row without regard to quiet period, backoff and not-before, nor to what programs write meanwhile.
     package mutating func force(_ id: RowID, now: Timestamp) {
         guard entries[id] != nil else { return }
+        loadGate.giveWay(at: now)
         entries[id]?.row.facts.isForced = true
         reconsider(id, now: now)
     }
@@ -209,7 +212,7 @@ package struct Scheduler: Sendable {
     /// The next row to start, which then counts as running; nil when nothing may start now.
     package mutating func next(now: Timestamp) -> ScheduledRow? {
         advance(to: now)
-        guard running.count < limits.workers else { return nil }
+        guard running.count < limits.workers, !loadGate.isClosed else { return nil }
         let order: [ScheduledRow.Size] =
             switch (first(.small), first(.large)) {
             case (let small?, let large?): large < small ? [.large, .small] : [.small, .large]
@@ -245,7 +248,9 @@ package struct Scheduler: Sendable {
     /// Why a row does not start; empty when it runs, or would if a worker were free.
     package func waiting(_ id: RowID, now: Timestamp) -> [Waiting] {
         guard let entry = entries[id], running[id] == nil, let volume = volumes[id.volume] else { return [] }
-        return Policy.reasons(entry.row.facts, volume: volume.facts, settings: volume.settings, now: now)
+        var reasons = Policy.reasons(entry.row.facts, volume: volume.facts, settings: volume.settings, now: now)
+        if let since = loadGate.since { reasons.append(Waiting(.load, since: since)) }
+        return reasons
     }
 
     /// When a row may become ready by the passing of time; nil when none will.
@@ -382,6 +387,20 @@ package struct Scheduler: Sendable {
             reconsider(dependent, now: now)
         }
     }
+}
+
+extension Scheduler {
+    /// Whether nothing begins, as programs are busy writing and wait for the processors.
+    package var standsBack: Bool { loadGate.isClosed }
+
+    /// Whether a row tells of a change that is not known yet, made by a program and not by the work on it.
+    package func isNews(_ id: RowID, changed: Timestamp) -> Bool { entries[id]?.row.facts.changed != changed }
+
+    /// Takes in how many files programs completed just now.
+    package mutating func noteFiles(_ count: Int, now: Timestamp) { loadGate.noteFiles(count, at: now) }
+
+    /// Takes in how busy the machine is; see ``LoadGate/observe(stalled:at:)``.
+    package mutating func observe(stalled: UInt64?, now: Timestamp) { loadGate.observe(stalled: stalled, at: now) }
 }
 
 extension Scheduler {
