@@ -4,6 +4,7 @@
 internal import Base
 package import Database
 internal import Platform
+internal import Synchronization
 
 /// The names, versions and attributes that the remote was seen to have, in a file that may be deleted at any time.
 ///
@@ -21,6 +22,7 @@ package final class Catalog: Sendable {
     private static let retryInterval = 10.0
     private let path: String
     private let state: Lock<State>
+    private let committed = Atomic<Int>(0)
 
     /// Opens `catalog.sqlite` in a volume's cache directory, creating both; a damaged or newer file is replaced.
     package init(directory: String) throws(DatabaseError) {
@@ -41,6 +43,9 @@ package final class Catalog: Sendable {
 
     /// Whether it is in memory only for now, so that other processes do not share it.
     package var isInMemory: Bool { state.withLock { $0.store.isInMemory } }
+
+    /// How many changes this object has made: while that stays the same, nobody here has learned anything.
+    package var changes: Int { committed.load(ordering: .sequentiallyConsistent) }
 
     /// Changes whenever any process commits; equal values mean that nothing changed between the calls.
     package func changeCounter() throws(DatabaseError) -> CatalogChange {
@@ -64,6 +69,7 @@ package final class Catalog: Sendable {
     @discardableResult
     func write<Result>(_ body: (Entries) throws(DatabaseError) -> Result) throws(DatabaseError) -> Result {
         let store = current()
+        defer { committed.wrappingAdd(1, ordering: .sequentiallyConsistent) }
         do throws(DatabaseError) {
             let result = try store.write(body)
             if store.isInMemory { CatalogStore.remove(path) }

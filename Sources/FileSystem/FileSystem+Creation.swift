@@ -166,7 +166,9 @@ extension FileSystem {
             try namespace.alone { () throws(FileError) in
                 let path = try checkedNew(name, in: self.path(of: parent))
                 var isBuried = false
-                guard case .absent = try presence(path, &isBuried) else { throw .exists }
+                if !isVacant(path) {
+                    guard case .absent = try presence(path, &isBuried) else { throw .exists }
+                }
                 let node = try insertRow {
                     try view.confirm(knowledge)
                     return try insert(path, knowledge, !isBuried && !view.catalog.isInMemory)

@@ -47,8 +47,14 @@ extension FileSystem {
     private func known(_ parent: InodeNumber, _ name: ObjectKey) throws(FileError) -> Inode? {
         try namespace.shared { () throws(FileError) -> Inode? in
             let path = try self.path(of: parent).appending(name)
-            let presence = try presence(path)
-            if case .absent = presence { throw .noEntry }
+            // Taken before the look: what changes during it is not known.
+            let circumstances = vacancy(of: path)
+            var isBuried = false
+            let presence = try presence(path, &isBuried)
+            if case .absent = presence {
+                if !isBuried { vacancy.withLock { $0 = circumstances } }
+                throw .noEntry
+            }
             return present(presence, parent, name, path)
         }
     }

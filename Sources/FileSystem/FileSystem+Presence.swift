@@ -49,6 +49,22 @@ extension FileAttributes {
     }
 }
 
+/// A path at which there was nothing: who makes a file asks for its name first.
+struct Vacancy: Sendable {
+    let path: ObjectKey
+    let transactions: Int
+    let changes: Int
+    let epoch: Int
+    /// Monotonic seconds.
+    let time: Double
+
+    /// Whether it was seen under the same circumstances as `other`, and within a second before.
+    func holds(as other: Vacancy) -> Bool {
+        transactions == other.transactions && changes == other.changes && epoch == other.epoch
+            && other.time - time < 1 && path == other.path
+    }
+}
+
 extension FileSystem {
     /// What is at a path: the journal first, then the catalog.
     func presence(_ path: ObjectKey) throws(FileError) -> Presence {
@@ -69,6 +85,23 @@ extension FileSystem {
             guard try entry != nil || isMissing || isLocalOnly(path.parent) else { throw FileError.unknown }
             return .absent
         }
+    }
+
+    /// What was known before a look at a path; see ``Vacancy``.
+    func vacancy(of path: ObjectKey) -> Vacancy {
+        Vacancy(
+            path: path,
+            transactions: journal.begunTransactions,
+            changes: view.catalog.changes,
+            epoch: view.catalog.epoch,
+            time: monotonicSeconds()
+        )
+    }
+
+    /// Whether a path was looked at a moment ago, had neither a row nor anything at the remote, and nothing was learned
+    /// or changed since.
+    func isVacant(_ path: ObjectKey) -> Bool {
+        vacancy.withLock { $0?.holds(as: vacancy(of: path)) } ?? false
     }
 
     /// Whether a row says that the remote has nothing of a folder.

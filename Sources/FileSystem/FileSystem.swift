@@ -25,6 +25,8 @@ package final class FileSystem: Sendable {
     let committer: GroupCommitter
     let flushed = FlushedFiles()
     let newFiles: NewFileKeeper
+    /// The last name that was asked for in vain.
+    let vacancy = Lock<Vacancy?>(nil)
     let reserve: DiskReserve
     /// The list of pinned paths.
     let pins: PinStore

@@ -69,7 +69,8 @@ package final class Journal: Sendable {
 
     /// Opens a generation's staging file for reading and writing; with `creating` makes it when missing (mode 0600).
     package func openStaging(_ generation: GenerationID, creating: Bool) throws(SystemError) -> FileDescriptor {
-        try FileDescriptor.open(stagingPath(generation), O_RDWR | O_NOFOLLOW | (creating ? O_CREAT : 0))
+        if creating, let prepared = newFiles.takePrepared(generation) { return prepared }
+        return try FileDescriptor.open(stagingPath(generation), O_RDWR | O_NOFOLLOW | (creating ? O_CREAT : 0))
     }
 
     /// Deletes a generation's staging file, if there is one.

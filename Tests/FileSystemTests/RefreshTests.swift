@@ -44,4 +44,22 @@ import Testing
         #expect(try volume.status("a/b/g").size == 1)
         #expect(throws: FileError.self) { try volume.status("a/b/none") }
     }
+
+    /// Who makes a file asks for its name first; what is learned between the two counts.
+    @Test func aNameThatIsLearnedOfBeforeItIsMadeIsNotMadeAgain() throws {
+        let volume = try Volume(metadataAge: 1000)
+        try volume.makeFolder("a")
+        #expect(throws: FileError.self) { try volume.number("a/f") }
+        volume.store.set("b/f", [1, 2, 3])
+        #expect(throws: FileError.self) { try volume.number("f") }
+        volume.store.set("f", [1, 2, 3])
+        _ = try volume.files.refresh(Volume.root)
+        _ = try names(volume, "")
+        // It is opened, not replaced by an empty one.
+        let handle = try volume.create("f")
+        #expect(try volume.read(handle, ByteRange(0, 3)).count == 3)
+        // A row that came meanwhile is seen too.
+        _ = try volume.create("a/f")
+        #expect(throws: FileError.self) { try volume.makeFolder("a/f") }
+    }
 }

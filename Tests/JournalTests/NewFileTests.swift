@@ -148,4 +148,73 @@ import Testing
         #expect(try journal.seal(node.id, generation, content: content, modified: nil))
         #expect(try other.node(at: path)?.generation?.isSealed == true)
     }
+
+    private func staged() throws -> Set<String> {
+        Set(try Files.names(in: "\(fixture.scratch.path)/staging").map(\.string))
+    }
+
+    @Test func filesMadeAheadAreThoseOfTheNextNewFilesAndGoWhenNoneCome() throws {
+        _ = try make("first")
+        try journal.prepareNewFiles()
+        let prepared = try staged()
+        #expect(prepared.count == 64)
+        let (node, generation) = try make()
+        #expect(prepared.contains(String(generation.value)))
+        let content = try fixture.put(node, "data")
+        #expect(try staged() == prepared)
+        // The second time one is added for the one that was taken.
+        try journal.prepareNewFiles()
+        #expect(try staged().count == 65)
+        journal.discardPreparedFiles()
+        #expect(try staged() == [String(generation.value)])
+        #expect(try journal.seal(node.id, generation, content: content, modified: nil))
+        #expect(try StagingBytes.read(journal, generation) == Array("data".utf8))
+        // Names whose files are gone are made when they are needed.
+        let (next, later) = try make("later")
+        _ = try fixture.put(next, "more")
+        #expect(try staged() == [String(generation.value), String(later.value)])
+    }
+
+    @Test func noFileIsTakenAwayWhoseNameIsTakenWhileItIsMade() throws {
+        _ = try make("first")
+        let journal = journal
+        let isOver = Monitor<(wanted: Bool, done: Bool)>((false, false))
+        try Thread.detached(name: "ahead") {
+            while !isOver.inspect({ $0.wanted }) {
+                try? journal.prepareNewFiles()
+                journal.discardPreparedFiles()
+            }
+            isOver.update { $0.done = true }
+        }
+        var made: Set<String> = []
+        for index in 0..<1000 {
+            let (node, generation) = try make(ObjectKey("file-\(index)"))
+            _ = try journal.seal(node.id, generation, content: try fixture.put(node, "data"), modified: nil)
+            made.insert(String(generation.value))
+        }
+        isOver.update { $0.wanted = true }
+        isOver.wait { $0.done ? () : nil }
+        #expect(try staged() == made)
+    }
+
+    @Test func filesMadeAheadByAProcessThatWasKilledAreNobodysLoss() throws {
+        let (node, generation) = try make()
+        _ = try journal.seal(node.id, generation, content: try fixture.put(node, "data"), modified: nil)
+        try journal.prepareNewFiles()
+        let other = try fixture.scratch.copy()
+        let powerless = try fixture.scratch.copy()
+        let killed = try Journal.recovering(directory: other.path, boot: "one")
+        #expect(killed.report.orphans == 64)
+        #expect(try killed.journal.node(at: path) != nil)
+        try fixture.damage("PRAGMA wal_checkpoint(TRUNCATE)")
+        _ = unlink("\(powerless.path)/journal.sqlite")
+        try Files.writeAtomically(
+            "\(powerless.path)/journal.sqlite",
+            try Files.read("\(fixture.scratch.path)/journal.sqlite", limit: 1 << 24)
+        )
+        for suffix in ["-wal", "-shm"] { _ = unlink("\(powerless.path)/journal.sqlite\(suffix)") }
+        _ = try Journal.recovering(directory: powerless.path, boot: "one")
+        #expect(try Files.names(in: "\(powerless.path)/quarantine").isEmpty)
+        #expect(try Files.names(in: "\(powerless.path)/staging").count == 1)
+    }
 }

@@ -173,14 +173,18 @@ struct Recovery {
         let new = try tables.namesOfNewFiles()
         for name in names.subtracting(kept).sorted() {
             // A file is made after its name was given: of a later name the log that gave it is lost. A name taken for new
-            // files is given to a row only by the log.
-            if isContinued, name <= lastName, hasLog || !new.contains(name) {
+            // files is given to a row only by the log. Of an empty file there is nothing to keep.
+            if isContinued, name <= lastName, hasLog || !new.contains(name) || isEmpty(GenerationID(name)) {
                 garbage.append(GenerationID(name))
                 report.orphans += 1
             } else {
                 try quarantine(GenerationID(name), nil)
             }
         }
+    }
+
+    private func isEmpty(_ generation: GenerationID) -> Bool {
+        (try? FileStatus.of(journal.stagingPath(generation)))?.size == 0
     }
 
     /// Removes what is left of files being written anew, unless a flusher is at it.
