@@ -14,7 +14,12 @@ extension FileSystem {
     private static let own = Array("user.moorage.".utf8)
     private static let pin = ObjectKey("user.moorage.pin")
     private static let trusted = Array("trusted.".utf8)
-    private static let kept = [Array("user.".utf8), trusted]
+    private static let security = Array("security.".utf8)
+    private static let kept = [Array("user.".utf8), trusted, security]
+    /// Those of `security` that the kernel goes by (xattr(7), capabilities(7), security/integrity and the modules of LSM): a
+    /// bucket must not hand out rights.
+    private static let powers = ["capability", "selinux", "ima", "evm", "apparmor", "SMACK64"]
+        .map { security + Array($0.utf8) }
 
     package func extendedAttribute(_ number: InodeNumber, _ name: ObjectKey) throws(FileError) -> [UInt8] {
         if name.bytes.starts(with: Self.own) { return try ownAttribute(number, name) }
@@ -60,7 +65,10 @@ extension FileSystem {
     }
 
     /// Whether attributes of this name are kept with objects; others may come from other tools, and are carried along.
-    private static func isKept(_ name: ObjectKey) -> Bool { kept.contains { name.bytes.starts(with: $0) } }
+    private static func isKept(_ name: ObjectKey) -> Bool {
+        guard kept.contains(where: { name.bytes.starts(with: $0) }) else { return false }
+        return !powers.contains { name.bytes.starts(with: $0) }
+    }
 
     private func changeExtended(
         _ number: InodeNumber,
@@ -69,7 +77,8 @@ extension FileSystem {
     ) throws(FileError) {
         try ensureWritable()
         let inode = try inode(number)
-        let mayHave = inode.kind == .file || inode.kind == .directory || name.bytes.starts(with: Self.trusted)
+        let isOfUsers = !name.bytes.starts(with: Self.trusted) && !name.bytes.starts(with: Self.security)
+        let mayHave = inode.kind == .file || inode.kind == .directory || !isOfUsers
         guard mayHave else { throw .notPermitted }
         try change(inode) { attributes throws(FileError) in
             AttributeChanges(extended: try body(attributes.extended))

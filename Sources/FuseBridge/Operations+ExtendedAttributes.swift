@@ -59,7 +59,9 @@ extension Operations {
 /// Whether attributes of such a name exist here at all.
 private func isKnown(_ name: UnsafePointer<CChar>?) -> Bool {
     guard let name else { return false }
-    return strncmp(name, "user.", 5) == 0 || strncmp(name, "trusted.", 8) == 0
+    if strncmp(name, "user.", 5) == 0 || strncmp(name, "trusted.", 8) == 0 { return true }
+    // The kernel asks for it at the first write to a file: answered without a look at the file.
+    return strncmp(name, "security.", 9) == 0 && strcmp(name, "security.capability") != 0
 }
 
 private func refuse(_ raw: fuse_req_t?) {

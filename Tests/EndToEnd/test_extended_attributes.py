@@ -139,6 +139,7 @@ def test_who_may_read_and_change_them(posix):
             os.chmod(name, mode)
             os.setxattr(name, "user.a", b"root")
             os.setxattr(name, "trusted.a", b"root")
+            os.setxattr(name, "security.a", b"root")
         os.mkdir("sticky")
         os.chmod("sticky", 0o1777)
 
@@ -147,7 +148,8 @@ def test_who_may_read_and_change_them(posix):
             for name in ("open", "read", "closed", "sticky"):
                 found += [attempt(os.getxattr, name, "user.a"), attempt(os.getxattr, name, "trusted.a")]
                 found += [attempt(os.setxattr, name, "user.b", b"u"), attempt(os.setxattr, name, "trusted.b", b"u")]
-                found += [attempt(os.listxattr, name), attempt(os.removexattr, name, "user.a")]
+                found += [attempt(os.getxattr, name, "security.a"), attempt(os.setxattr, name, "security.b", b"u")]
+                found += [sorted(os.listxattr(name)), attempt(os.removexattr, name, "user.a")]
             return found
 
         results.append(as_user(USER, user))
@@ -315,7 +317,7 @@ def test_content_that_is_filled_up_and_conflict_copies_keep_them(posix):
 
 
 def test_what_others_wrote_is_carried_along(posix):
-    theirs = {"user.a": b"1", "system.posix_acl_access": b"\2\0\0\0", "user.moorage.pin": b"1", "security.x": b"s"}
+    theirs = {"user.a": b"1", "system.posix_acl_access": b"\2\0\0\0", "user.moorage.pin": b"1", "security.selinux": b"s"}
     objects(posix).put_object(Bucket="bucket", Key="foreign", Body=b"x", Metadata={"xattr": encoded(theirs)})
     objects(posix).put_object(Bucket="bucket", Key="damaged", Body=b"x", Metadata={"xattr": "%7B%22user.a"})
     posix.instance.run("cache", "refresh", posix.mount.path)

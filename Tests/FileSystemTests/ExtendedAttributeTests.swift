@@ -141,10 +141,12 @@ import Testing
         let volume = try Volume()
         try volume.put("f", [1])
         let number = try volume.number("f")
-        for name in ["security.capability", "system.posix_acl_access", "other"].map({ ObjectKey($0) }) {
+        for name in ["security.capability", "security.SMACK64EXEC", "system.posix_acl_access", "other"].map({ ObjectKey($0) }) {
             #expect(throws: FileError.notSupported) { try volume.files.extendedAttribute(number, name) }
             #expect(throws: FileError.notSupported) { try volume.files.setExtendedAttribute(number, name, [1]) }
         }
+        try volume.files.setExtendedAttribute(number, ObjectKey("security.NTACL"), [1])
+        #expect(try volume.files.extendedAttribute(number, ObjectKey("security.NTACL")) == [1])
         #expect(throws: FileError.invalidArgument) {
             try volume.files.setExtendedAttribute(number, ObjectKey("user."), [1])
         }
