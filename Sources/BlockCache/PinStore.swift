@@ -30,11 +30,17 @@ package struct PinStore: Sendable {
         defer { lock.release() }
         var list = load()
         guard body(&list) else { return false }
+        try Files.removeAbandoned(of: path)
         try Files.writeAtomically(path, list.text)
         return true
     }
 
     // MARK: Progress
+
+    /// Takes away what a mount left that was killed while it told; for the volume's one mount, before it tells.
+    package func removeAbandoned() throws(SystemError) {
+        try Files.removeAbandoned(of: path + ".progress")
+    }
 
     /// Tells commands how far the pins have come.
     package func tell(_ progress: [PinProgress]) throws(SystemError) {

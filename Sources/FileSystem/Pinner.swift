@@ -54,6 +54,11 @@ final class Pinner: Sendable {
         let interval = max(5, view.options.metadataAge * 3)
         var seen: [Int64]?
         var nextRound = 0.0
+        do throws(SystemError) {
+            try store.removeAbandoned()
+        } catch {
+            Log.debug("mount", "\(error)")
+        }
         while !isStopping {
             let revision = store.revision
             if revision != seen || (!revision.isEmpty && monotonicSeconds() >= nextRound) {

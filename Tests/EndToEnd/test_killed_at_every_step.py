@@ -7,7 +7,9 @@ all N runs by default, every N with a large MOORAGE_TEST_SCALE.
 """
 
 import random
+import sys
 import time
+import traceback
 
 import pytest
 
@@ -50,8 +52,8 @@ def sweep(make_round, command, count, generator):
         try:
             dirty += play_one(round, command, dict(action="kill", first=number))[1]
         except (Failure, AssertionError, OSError) as problem:
-            failures.append(f"{round.story()}: {problem}")
-            print(failures[-1], flush=True)
+            failures.append(f"{round.story()}: {problem!r}")
+            traceback.print_exc(file=sys.stdout)
         if not numbers and not dirty and not failures and played < scaled(count) + 10:
             numbers.append(generator.randrange(steps // 4, steps // 2))
     assert not failures, f"{len(failures)} of {played} rounds failed:\n" + "\n".join(failures)

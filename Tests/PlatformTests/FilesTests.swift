@@ -28,6 +28,19 @@ import Testing
         }
     }
 
+    @Test func onlyWhatItsOwnWritersLeftIsAbandoned() throws {
+        try inFolder { folder in
+            let others = [
+                "pins", "pins.lock", "pins.progress.77.0123abcd~", "pins.77~", "pins.x.0123abcd~", "other.7.0123abcd~",
+            ]
+            for name in others + ["pins.77.0123abcd~", "pins.8.89ABcdef~"] {
+                try Files.writeAtomically("\(folder)/\(name)", [])
+            }
+            try Files.removeAbandoned(of: "\(folder)/pins")
+            #expect(Set(try Files.names(in: folder).map(\.string)) == Set(others))
+        }
+    }
+
     @Test func readingIsBounded() throws {
         try inFolder { folder in
             try Files.writeAtomically("\(folder)/a", [UInt8](repeating: 1, count: 100))

@@ -101,9 +101,18 @@ package enum Files {
     package static func removeAbandoned(of path: String) throws(SystemError) {
         let folder = parent(of: path)
         let prefix = Array(path.utf8.dropFirst(folder.utf8.count + 1)) + [0x2E]
-        for name in try names(in: folder) where name.bytes.starts(with: prefix) && name.bytes.last == 0x7E {
+        for name in try names(in: folder) where name.bytes.starts(with: prefix) {
+            guard isTemporary(name.bytes.dropFirst(prefix.count)) else { continue }
             try removeIfPresent("\(folder)/\(name.string)")
         }
+    }
+
+    /// Whether a name goes on behind its point as ``writeAtomically(_:_:mode:)`` makes them: that of a file whose name is
+    /// longer may be being written.
+    private static func isTemporary(_ rest: ArraySlice<UInt8>) -> Bool {
+        let parts = rest.dropLast().split(separator: 0x2E, omittingEmptySubsequences: false)
+        guard rest.last == 0x7E, parts.count == 2, parts[1].count == 8 else { return false }
+        return !parts[0].isEmpty && parts[0].allSatisfy { (0x30...0x39).contains($0) }
     }
 
     /// The free space a user may take on the disk that holds `path`, in bytes (statvfs(3)).
