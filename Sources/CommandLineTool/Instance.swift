@@ -60,14 +60,31 @@ struct Instance: Sendable {
     /// A connection to the flusher, which is started when none runs; it gets the credentials of our environment.
     func connect() throws(CommandFailure) -> ControlClient {
         do throws(ControlError) {
-            let client = try launcher.connect(program: "command")
-            if let credentials = HandedCredentials.ofEnvironment() {
-                _ = try client.call(.credentials(volume: nil, credentials: credentials))
-            }
-            return client
+            return try connected()
         } catch {
             throw CommandFailure(flusher: error)
         }
+    }
+
+    /// Asks the flusher for something that changes nothing, and its successor where it ends before it has answered.
+    func ask(_ question: ControlRequest) throws(CommandFailure) -> ControlReply {
+        var attempts = 3
+        while true {
+            attempts -= 1
+            do throws(ControlError) {
+                return try connected().call(question)
+            } catch {
+                guard attempts > 0, error.isLossOfConnection else { throw CommandFailure(flusher: error) }
+            }
+        }
+    }
+
+    private func connected() throws(ControlError) -> ControlClient {
+        let client = try launcher.connect(program: "command")
+        if let credentials = HandedCredentials.ofEnvironment() {
+            _ = try client.call(.credentials(volume: nil, credentials: credentials))
+        }
+        return client
     }
 
     /// A connection to the flusher, nil when none runs.

@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 package import Base
+internal import Glibc
 
 /// Why talking to the flusher failed.
 package enum ControlError: Error, CustomStringConvertible {
@@ -24,6 +25,15 @@ package enum ControlError: Error, CustomStringConvertible {
     package var isNobodyThere: Bool {
         guard case .system(let error) = self else { return false }
         return error.operation == "connect"
+    }
+
+    /// Whether the other end went away, which says nothing of what was asked.
+    package var isLossOfConnection: Bool {
+        switch self {
+        case .closed: true
+        case .system(let error): error.code == EPIPE || error.code == ECONNRESET
+        default: false
+        }
     }
 
     package var description: String {

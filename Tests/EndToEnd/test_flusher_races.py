@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness.processes import wait_until
+from harness.processes import command_line, kill, wait_until
 from harness.trees import all_keys, random_bytes, write_file
 
 MIB = 1 << 20
@@ -134,3 +134,29 @@ def test_a_file_made_again_waits_for_the_deletion_in_flight(instance, mount, pro
     instance.flush()
     assert client.get_object(Bucket="bucket", Key="a")["Body"].read() == b"new"
     assert instance.conflicts() == 0
+
+
+def test_a_list_is_answered_although_the_flusher_is_killed_all_the_time(instance, mount):
+    write_file(mount / "f", b"1")
+    instance.run("uploads", "pause", mount / "f")
+    is_over = threading.Event()
+    kills = []
+
+    def kill_again_and_again():
+        while not is_over.is_set():
+            time.sleep(0.3)
+            pid = instance.flusher_pid()
+            if pid and "flusher" in command_line(pid):
+                kill(pid)
+                kills.append(pid)
+
+    def look():
+        while not is_over.is_set():
+            assert [upload["path"] for upload in instance.uploads()] == ["f"]
+
+    waits = [in_thread(kill_again_and_again)] + [in_thread(look) for _ in range(4)]
+    time.sleep(8)
+    is_over.set()
+    for wait in waits:
+        wait()
+    assert len(kills) > 5

@@ -103,10 +103,9 @@ enum UploadsCommand {
         _ instance: Instance,
         _ selections: [UploadSelection]
     ) throws(CommandFailure) -> [UploadReport] {
-        let client = try instance.connect()
         var result: [UploadReport] = []
         for selection in selections {
-            guard case .uploads(let uploads) = try client.ask(.uploads(selection: selection)) else {
+            guard case .uploads(let uploads) = try instance.ask(.uploads(selection: selection)) else {
                 throw .unexpectedReply
             }
             add(uploads, to: &result)
@@ -118,11 +117,10 @@ enum UploadsCommand {
         _ instance: Instance,
         _ selections: [UploadSelection]
     ) throws(CommandFailure) -> [ConflictReport] {
-        let client = try instance.connect()
         var result: [ConflictReport] = []
         for selection in selections where selection.ids.isEmpty {
             // A flusher of an earlier version that still runs does not know what is asked.
-            guard case .conflicts(let conflicts)? = try? client.ask(.conflicts(selection: selection)) else { continue }
+            guard case .conflicts(let conflicts)? = try? instance.ask(.conflicts(selection: selection)) else { continue }
             result += conflicts
         }
         return result
