@@ -4,11 +4,12 @@
 
 import os
 import random
+import signal
 
 import pytest
 
 from harness.bucket import SECRET_KEY
-from harness.processes import wait_until
+from harness.processes import kill, wait_until
 
 
 def command_lines(instance):
@@ -63,3 +64,13 @@ def test_secrets_show_nowhere(instance, client, seed, protocol):
         if place != "state":
             assert b"/_moorage/uploads/" not in text, f"the URL of an upload is in the {place}"
     assert client.get_object(Bucket="bucket", Key="f")["Body"].read() == data
+
+
+@pytest.mark.parametrize("server_of", ["mount", "flusher"])
+def test_a_crash_is_the_end_and_tells_no_registers(instance, server_of):
+    mount = instance.mount("s3://bucket")
+    wait_until(lambda: instance.flusher_pid(), 10, "the flusher")
+    kill(mount.pid if server_of == "mount" else instance.flusher_pid(), signal.SIGSEGV)
+    logs = contents(instance.directory("run"))
+    assert b"ready" in logs
+    assert b"rsp 0x" not in logs and b"Registers" not in logs

@@ -141,7 +141,8 @@ import Testing
         let volume = try Volume()
         try volume.put("f", [1])
         let number = try volume.number("f")
-        for name in ["security.capability", "security.SMACK64EXEC", "system.posix_acl_access", "other"].map({ ObjectKey($0) }) {
+        let names = ["security.capability", "security.SMACK64EXEC", "system.posix_acl_access", "other"]
+        for name in names.map({ ObjectKey($0) }) {
             #expect(throws: FileError.notSupported) { try volume.files.extendedAttribute(number, name) }
             #expect(throws: FileError.notSupported) { try volume.files.setExtendedAttribute(number, name, [1]) }
         }

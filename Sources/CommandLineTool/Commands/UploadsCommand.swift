@@ -120,7 +120,9 @@ enum UploadsCommand {
         var result: [ConflictReport] = []
         for selection in selections where selection.ids.isEmpty {
             // A flusher of an earlier version that still runs does not know what is asked.
-            guard case .conflicts(let conflicts)? = try? instance.ask(.conflicts(selection: selection)) else { continue }
+            guard case .conflicts(let conflicts)? = try? instance.ask(.conflicts(selection: selection)) else {
+                continue
+            }
             result += conflicts
         }
         return result

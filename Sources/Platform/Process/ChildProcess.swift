@@ -48,9 +48,27 @@ package enum ChildProcess {
         var argv: [UnsafeMutablePointer<CChar>?] = ([path] + arguments).map { strdup($0) }
         argv.append(nil)
         defer { for pointer in argv { free(pointer) } }
+        var environment: [UnsafeMutablePointer<CChar>?] = Self.environment().map { strdup($0) }
+        environment.append(nil)
+        defer { for pointer in environment { free(pointer) } }
         var pid: pid_t = 0
-        let result = posix_spawn(&pid, path, &actions, &attributes, argv, environ)
+        let result = posix_spawn(&pid, path, &actions, &attributes, argv, environment)
         guard result == 0 else { throw SystemError.make(result, "posix_spawn", path) }
         return pid
+    }
+
+    /// Ours, but that a crash is just the end: the runtime would hold the process for minutes, and with it everybody who uses
+    /// the mount, to write the stack and the registers into the log, which may hold a part of a secret.
+    ///
+    /// Whoever sets the variable has their way ("Backtracing support", the Swift runtime's documentation).
+    private static func environment() -> [String] {
+        var entries: [String] = []
+        var entry = environ
+        while let text = entry.pointee {
+            entries.append(String(cString: text))
+            entry += 1
+        }
+        let name = "SWIFT_BACKTRACE="
+        return entries.contains { $0.hasPrefix(name) } ? entries : entries + [name + "enable=no"]
     }
 }
