@@ -70,7 +70,7 @@ class File(Node):
         self.edits = []
         self.sizes = set()
         self.mapped = []
-        # Made since the mount began and neither closed nor synced: all that was written is kept.
+        # Made for writing since the mount began and neither closed nor synced: all that was written is kept.
         self.is_new = False
         # In monotonic seconds, of a new one.
         self.made_at = None

@@ -48,7 +48,8 @@ class FileOperations(Model):
             file = node
             if file is None:
                 file = File(mode & ~self.umask)
-                file.is_new, file.made_at = True, time.monotonic()
+                # Made for reading alone, it is complete at once: nobody may write to it before it is opened again.
+                file.is_new, file.made_at = flags & os.O_ACCMODE != os.O_RDONLY, time.monotonic()
                 file.acknowledged, file.sizes = b"", {0}
                 file.touch(since)
                 self.put(folder, name, file)
