@@ -70,9 +70,9 @@ package final class ControlClient: Sendable {
 
     /// The next event after `subscribe`, nil when `timeout` seconds pass first.
     package func nextEvent(timeout: Double?) throws(ControlError) -> ControlEvent? {
-        let end = timeout.map { monotonicSeconds() + $0 }
+        let end = timeout.map { AttendedClock.shared.seconds + $0 }
         while true {
-            guard let bytes = try channel.receive(timeout: end.map { max(0, $0 - monotonicSeconds()) }) else {
+            guard let bytes = try channel.receive(timeout: end.map { max(0, $0 - AttendedClock.shared.seconds) }) else {
                 return nil
             }
             if let event = try JSON.decode(ControlReplyFrame.self, from: bytes).event { return event }

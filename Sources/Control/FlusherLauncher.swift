@@ -79,7 +79,7 @@ package struct FlusherLauncher: Sendable {
     ///
     /// A flusher of another protocol version is asked to end, then replaced.
     package func connect(program: String, timeout: Double = 15) throws(ControlError) -> ControlClient {
-        let end = monotonicSeconds() + timeout
+        let end = AttendedClock.shared.seconds + timeout
         var child: SpawnedFlusher?
         var reason: String?
         while true {
@@ -93,8 +93,10 @@ package struct FlusherLauncher: Sendable {
             if child == nil, !paths.isTaken { child = try spawn() }
             if let failure = child?.failure { throw .notStarted("\(failure), see \(paths.log)") }
             if child?.hasEnded == true { child = nil }
-            guard monotonicSeconds() < end else { throw .notStarted(reason ?? paths.silence) }
+            guard AttendedClock.shared.seconds < end else { throw .notStarted(reason ?? paths.silence) }
+            let due = monotonicSeconds() + 0.02
             usleep(20_000)
+            AttendedClock.shared.noteWait(until: due)
         }
     }
 

@@ -45,7 +45,7 @@ package final class FrameChannel: Sendable {
 
     /// The next frame without its newline, nil when `timeout` seconds pass first.
     package func receive(timeout: Double?) throws(ControlError) -> [UInt8]? {
-        let end = timeout.map { monotonicSeconds() + $0 }
+        let end = timeout.map { AttendedClock.shared.seconds + $0 }
         var buffer = pending.withLock { buffer in
             defer { buffer = [] }
             return buffer
@@ -72,7 +72,7 @@ package final class FrameChannel: Sendable {
         do throws(SystemError) {
             return try UnixSocket.waitReadable(
                 descriptor.raw,
-                timeout: end.map { max(0, $0 - monotonicSeconds()) }
+                timeout: end.map { max(0, $0 - AttendedClock.shared.seconds) }
             )
         } catch {
             throw .system(error)

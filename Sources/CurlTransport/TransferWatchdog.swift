@@ -4,7 +4,7 @@
 /// Decides when a transfer has waited too long.
 ///
 /// libcurl's own low-speed limit averages over seconds and also strikes while a
-/// server works on its answer; here each kind of waiting has its own limit.
+/// server works on its answer; here each kind of waiting has its own limit. Times are those of ``AttendedClock``.
 struct TransferWatchdog {
     private let stallTimeout: Double?
     private let answerTimeout: Double?

@@ -47,7 +47,7 @@ final class TransportEngine {
                 checkWaiting(now)
             }
             if isStopping { break }
-            curl_multi_poll(mailbox.multi, nil, 0, pollTimeout(now), nil)
+            wait(pollTimeout(now))
         }
         let late = mailbox.close()
         let ended = TransferError(.cancelled, "the transport has ended")
@@ -69,6 +69,12 @@ final class TransportEngine {
         sigemptyset(&signals)
         sigaddset(&signals, SIGPIPE)
         pthread_sigmask(SIG_BLOCK, &signals, nil)
+    }
+
+    private func wait(_ milliseconds: Int32) {
+        let due = monotonicSeconds() + Double(milliseconds) / 1000
+        curl_multi_poll(mailbox.multi, nil, 0, milliseconds, nil)
+        AttendedClock.shared.noteWait(until: due)
     }
 
     /// How long to wait for the network, in milliseconds.
@@ -99,7 +105,8 @@ final class TransportEngine {
 
     private func start(_ transfer: Transfer, _ request: TransferRequest, _ delegate: any TransferDelegate) {
         let now = monotonicSeconds()
-        guard let new = ActiveTransfer(transfer, request, delegate, startedAt: now) else {
+        let startedAt = AttendedClock.shared.seconds
+        guard let new = ActiveTransfer(transfer, request, delegate, startedAt: startedAt) else {
             delegate.transferDidFinish(.failure(TransferError(.invalidRequest, "out of memory")))
             return
         }
@@ -128,9 +135,10 @@ final class TransportEngine {
     }
 
     private func checkWaiting(_ now: Double) {
+        let attended = AttendedClock.shared.seconds
         for transfer in Array(active.values) {
             let problem = transfer.watchdog.check(
-                now: now,
+                now: attended,
                 hasBegun: transfer.hasBegun,
                 sent: transfer.bytesSent,
                 received: transfer.bytesReceived,

@@ -2,9 +2,11 @@
 # Copyright the Moorage authors
 """The network is away: what is known works, what is written is kept, what is unknown fails quickly."""
 
+import concurrent.futures
 import contextlib
 import errno
 import os
+import signal
 import threading
 import time
 
@@ -161,3 +163,34 @@ def test_unreachable_is_never_taken_for_empty(instance, known, proxy, client):
     wait_until(lambda: quickly(lambda: os.stat(known / "folder/unread")) is None, 30, "the file to be seen again")
     instance.flush()
     assert set(all_keys(client, "bucket")) == {"folder/read", "folder/unread", "never/looked/at"}
+
+
+@pytest.mark.limit(180)
+@pytest.mark.parametrize("kind", ["names", "attributes", "bytes"])
+def test_the_remote_is_not_blamed_for_the_time_that_the_mount_stood_still(proxy, client, instance, kind):
+    """A process that is stopped, or frozen with its machine, cannot take an answer: that time does not count.
+
+    The answer comes a moment after the process goes on, which was gone for longer than it waits for one.
+    """
+    client.put_object(Bucket="bucket", Key="folder/file", Body=b"content")
+    proxy.refuse_metadata()
+    mount = instance.mount("s3://bucket")
+    action, pattern = {
+        "names": (lambda: os.listdir(mount / "folder"), dict(query="list-type")),
+        "attributes": (lambda: os.stat(mount / "folder/file"), dict(method="HEAD", path="/bucket/folder/file")),
+        "bytes": (lambda: open(mount / "folder/file", "rb").read(), dict(method="GET", path="/bucket/folder/file")),
+    }[kind]
+    if kind == "bytes":
+        os.stat(mount / "folder/file")
+    held = proxy.rule("hold", **pattern)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        call = pool.submit(action)
+        held.wait()
+        pid = mount.pid
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(11)
+        os.kill(pid, signal.SIGCONT)
+        # Long enough for it to look at its watch.
+        time.sleep(1)
+        held.release()
+        assert call.result(60) is not None

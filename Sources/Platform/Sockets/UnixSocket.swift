@@ -82,21 +82,30 @@ package enum UnixSocket {
         }
     }
 
-    /// Waits until the descriptor can be read; false after `timeout` seconds (nil: for ever).
+    /// Waits until the descriptor can be read; false after `timeout` seconds of ``AttendedClock`` (nil: for ever).
     package static func waitReadable(_ descriptor: Int32, timeout: Double?) throws(SystemError) -> Bool {
         try wait(descriptor, for: Int16(POLLIN), timeout: timeout)
     }
 
     private static func wait(_ descriptor: Int32, for events: Int16, timeout: Double?) throws(SystemError) -> Bool {
-        let end = timeout.map { monotonicSeconds() + $0 }
+        let end = timeout.map { AttendedClock.shared.seconds + $0 }
         while true {
-            var entry = pollfd(fd: descriptor, events: events, revents: 0)
-            let rest = end.map { Int32(min(86_400_000, max(0, ($0 - monotonicSeconds()) * 1000).rounded(.up))) } ?? -1
-            let count = poll(&entry, 1, rest)
-            if count > 0 { return true }
-            if count == 0 { return false }
-            if errno != EINTR { throw SystemError.last("poll") }
+            let rest = end.map { max(0, $0 - AttendedClock.shared.seconds) }
+            if try wait(descriptor, for: events, rest.map { min($0, longestWait) }) { return true }
+            if rest == 0 { return false }
         }
+    }
+
+    /// Of a longer wait it would be seen late that this process stood still, in seconds.
+    private static let longestWait = 5.0
+
+    private static func wait(_ descriptor: Int32, for events: Int16, _ seconds: Double?) throws(SystemError) -> Bool {
+        var entry = pollfd(fd: descriptor, events: events, revents: 0)
+        let due = seconds.map { monotonicSeconds() + $0 }
+        let count = poll(&entry, 1, seconds.map { Int32(($0 * 1000).rounded(.up)) } ?? -1)
+        if count < 0, errno != EINTR { throw SystemError.last("poll") }
+        if let due { AttendedClock.shared.noteWait(until: due) }
+        return count > 0
     }
 
     private static func create() throws(SystemError) -> FileDescriptor {

@@ -101,7 +101,7 @@ final class HTTPClient: Sendable {
         var url = url
         for _ in 0...Redirection.limit {
             var request = build(method, url, fields, body: body)
-            request.totalTimeout = max(0.1, end - monotonicSeconds())
+            request.totalTimeout = max(0.1, end - AttendedClock.shared.seconds)
             let response = try perform(request, limit: limit, cancellation)
             let location = response.fields["location"]
             switch Redirection.judge(status: response.status, location: location, method: method, url: url) {

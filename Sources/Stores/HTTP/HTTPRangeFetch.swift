@@ -33,7 +33,7 @@ final class HTTPRangeFetch: RangeFetch, FollowedGetOwner, @unchecked Sendable {
     private var failures = 0
     /// How many wanted bytes the answer has brought.
     private var delivered: Int64 = 0
-    private var lastProgress = monotonicSeconds()
+    private var lastProgress = AttendedClock.shared.seconds
 
     init(
         _ store: HTTPStore,
@@ -120,7 +120,7 @@ final class HTTPRangeFetch: RangeFetch, FollowedGetOwner, @unchecked Sendable {
         delivered += Int64(wanted)
         if delivered >= RetryPolicy.leastProgress {
             failures = 0
-            lastProgress = monotonicSeconds()
+            lastProgress = AttendedClock.shared.seconds
         }
         sink.received(UnsafeRawBufferPointer(rebasing: bytes[..<wanted]), at: position)
         position += Int64(wanted)
@@ -170,7 +170,7 @@ final class HTTPRangeFetch: RangeFetch, FollowedGetOwner, @unchecked Sendable {
         let delay = policy.delay(
             after: error,
             attempt: failures,
-            elapsed: monotonicSeconds() - lastProgress,
+            elapsed: AttendedClock.shared.seconds - lastProgress,
             random: .random(in: 0...1)
         )
         guard let delay, store.client.budget.take(isThrottled: RetryPolicy.isThrottle(error)) else {

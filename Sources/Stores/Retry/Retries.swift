@@ -6,8 +6,8 @@ internal import Platform
 
 /// The tries of one request: whether there is another, and the time until then.
 struct Retries: ~Copyable {
-    /// When the first one began, in monotonic seconds.
-    let started = monotonicSeconds()
+    /// When the first one began, by ``AttendedClock``.
+    let started = AttendedClock.shared.seconds
     private let policy: RetryPolicy
     private let budget: RetryBudget
     private let cancellation: (any Cancellation)?
@@ -26,7 +26,7 @@ struct Retries: ~Copyable {
         let delay = policy.delay(
             after: error,
             attempt: attempt,
-            elapsed: monotonicSeconds() - started,
+            elapsed: AttendedClock.shared.seconds - started,
             random: .random(in: 0...1)
         )
         guard let delay, budget.take(isThrottled: RetryPolicy.isThrottle(error)) else { throw error }
@@ -43,6 +43,8 @@ struct Retries: ~Copyable {
             if let token { cancellation?.removeHandler(token) }
             watch?.end()
         }
+        let due = monotonicSeconds() + seconds
         let _: Void? = isCancelled.wait(timeout: seconds) { $0 ? () : nil }
+        AttendedClock.shared.noteWait(until: due)
     }
 }

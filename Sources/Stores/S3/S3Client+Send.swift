@@ -24,7 +24,7 @@ extension S3Client {
             if cancellation?.isCancelled == true { throw StoreError(.cancelled, "cancelled") }
             let error: StoreError
             do throws(StoreError) {
-                let left = isInteractive ? max(0.1, retries.started + timeLimit - monotonicSeconds()) : nil
+                let left = isInteractive ? max(0.1, retries.started + timeLimit - AttendedClock.shared.seconds) : nil
                 let response = try once(request, timeLeft: left, progress: progress, cancellation: cancellation)
                 if (200..<300).contains(response.status) {
                     budget.giveBack()

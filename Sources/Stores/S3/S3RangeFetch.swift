@@ -38,7 +38,7 @@ final class S3RangeFetch: RangeFetch, TransferDelegate, @unchecked Sendable {
     /// How many wanted bytes the answer has brought.
     private var delivered: Int64 = 0
     private var lessons: Set<S3Client.Lesson> = []
-    private var lastProgress = monotonicSeconds()
+    private var lastProgress = AttendedClock.shared.seconds
 
     init(_ client: S3Client, key: ObjectKey, version: ObjectVersion, range: ByteRange, sink: any RangeSink) {
         self.client = client
@@ -129,7 +129,7 @@ final class S3RangeFetch: RangeFetch, TransferDelegate, @unchecked Sendable {
         delivered += Int64(wanted)
         if delivered >= RetryPolicy.leastProgress {
             failures = 0
-            lastProgress = monotonicSeconds()
+            lastProgress = AttendedClock.shared.seconds
         }
         sink.received(UnsafeRawBufferPointer(rebasing: bytes[skipped..<(skipped + wanted)]), at: position)
         position += Int64(wanted)
@@ -188,7 +188,7 @@ final class S3RangeFetch: RangeFetch, TransferDelegate, @unchecked Sendable {
         let delay = policy.delay(
             after: error,
             attempt: failures,
-            elapsed: monotonicSeconds() - lastProgress,
+            elapsed: AttendedClock.shared.seconds - lastProgress,
             random: .random(in: 0...1)
         )
         guard let delay, client.budget.take(isThrottled: RetryPolicy.isThrottle(error)) else {
