@@ -177,7 +177,8 @@ extension FileSystem {
                 return inode.replace(content, isWritable: !generation.isSealed && content.staging != nil)
             case .remote(let entry, let attributes):
                 let attributes = attributes ?? inode.state.withLock { $0.attributes }
-                guard let version = entry.version, inode.follows(entry, attributes, path) else { return false }
+                let known = try recognized(entry, by: inode)
+                guard let version = entry.version, inode.follows(known, attributes, path) else { return false }
                 return inode.replace(.remote(path, version), isWritable: false)
             }
         }

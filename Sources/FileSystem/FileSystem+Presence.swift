@@ -206,7 +206,10 @@ extension FileSystem {
         let kind = attributes.inodeKind
         for _ in 0..<Self.attempts {
             let known = table.child(parent, name)
-            if let known, known.kind == kind, known.follows(entry, attributes, path) { return known }
+            if let known, known.kind == kind {
+                let entry = (try? recognized(entry, by: known)) ?? entry
+                if known.follows(entry, attributes, path) { return known }
+            }
             // A write may have begun since the journal was looked at: the file is not to lose its name to what it was.
             if let row = try? journal.node(at: path) { return inode(for: row, parent, name) }
             let inode = table.make(kind, attributes)
@@ -273,8 +276,22 @@ extension FileSystem {
             if try adoptUpload(inode, node) { return true }
             return inode.follows(node)
         case .remote(let entry, let attributes):
+            let entry = try recognized(entry, by: inode)
             return inode.follows(entry, attributes ?? inode.state.withLock { $0.attributes }, path)
         }
+    }
+
+    /// An entry with the generation of ours that made it, where the catalog has forgotten that: it may be lost at any
+    /// moment, and who has the file open knows its content by that generation alone.
+    func recognized(_ entry: CatalogEntry, by inode: Inode) throws(FileError) -> CatalogEntry {
+        guard entry.kind == .file, let version = entry.version,
+            let own = inode.state.withLock({ $0.content.generation }), !entry.isMade(by: own.value),
+            let arrival = try translating({ try journal.arrival(of: own) }),
+            arrival.key == entry.path, arrival.version.isSame(as: version)
+        else { return entry }
+        var entry = entry
+        entry.earlierGenerations.append(own.value)
+        return entry
     }
 
     /// Takes over a row whose content is the remote object that an upload of this inode's own content became.
@@ -284,7 +301,8 @@ extension FileSystem {
     func adoptUpload(_ inode: Inode, _ node: JournalNode) throws(FileError) -> Bool {
         guard let generation = node.generation, case .remote(let key, let version) = generation.underlay,
             let own = inode.state.withLock({ $0.content.generation }), own != generation.id,
-            let entry = try translating({ try view.entry(key) }), entry.isMade(by: own.value),
+            let known = try translating({ try view.entry(key) }),
+            case let entry = try recognized(known, by: inode), entry.isMade(by: own.value),
             entry.version?.isSame(as: version) == true
         else { return false }
         inode.state.withLock { state in

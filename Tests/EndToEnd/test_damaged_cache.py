@@ -8,6 +8,8 @@ import random
 
 import pytest
 
+from harness.trees import all_keys, write_file
+
 SIZE = 5 << 20
 
 
@@ -159,6 +161,34 @@ def test_an_open_file_can_be_changed_after_the_cache_was_deleted(direct, client)
     assert client.head_object(Bucket="bucket", Key="d/chmod")["Metadata"]["mode"] == str(0o100600)
     assert direct.conflicts() == 0
     mount.unmount()
+
+
+@pytest.mark.parametrize("name", ["file", "renamed"])
+def test_a_file_that_was_sent_while_it_was_open_is_known_without_the_cache(direct, client, name):
+    """What became of the content that this mount sent is no matter of the cache: who has it open goes on with it."""
+    direct.configure(quiet_period="1s")
+    mount = direct.mount("s3://bucket")
+    files = {}
+    for how in ("write", "cut", "chmod"):
+        write_file(mount / f"{how} file", b"content")
+        files[how] = os.open(mount / f"{how} file", os.O_RDWR)
+    direct.flush()
+    if name != "file":
+        for how in files:
+            os.rename(mount / f"{how} file", mount / f"{how} {name}")
+        direct.flush()
+    direct.drop_cache()
+    os.pwrite(files["write"], b", more of it", 7)
+    os.ftruncate(files["cut"], 4)
+    os.fchmod(files["chmod"], 0o600)
+    assert [os.pread(file, 100, 0) for file in files.values()] == [b"content, more of it", b"cont", b"content"]
+    for file in files.values():
+        os.close(file)
+    direct.flush()
+    found = {key: client.get_object(Bucket="bucket", Key=key)["Body"].read() for key in all_keys(client, "bucket")}
+    assert found == {f"write {name}": b"content, more of it", f"cut {name}": b"cont", f"chmod {name}": b"content"}
+    assert client.head_object(Bucket="bucket", Key=f"chmod {name}")["Metadata"]["mode"] == str(0o100600)
+    assert direct.conflicts() == 0
 
 
 def test_verify_finds_what_is_damaged_and_drops_it(direct, client, seed):

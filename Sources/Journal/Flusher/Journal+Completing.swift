@@ -127,7 +127,7 @@ extension Journal {
         keepingAdoptable: Bool = false,
         limit: Int = 1000
     ) throws(JournalError) -> [ReleasedGeneration] {
-        let sql = "SELECT 1 FROM released WHERE key IS NULL OR ? LIMIT 1"
+        let sql = "SELECT 1 FROM released WHERE generation > 0 AND (key IS NULL OR ?) LIMIT 1"
         let isNeeded = try read { tables throws(JournalError) in
             try tables.connection.exists(sql, [.integer(!keepingAdoptable)])
         }
@@ -161,7 +161,9 @@ extension Tables {
         let sql = "SELECT id FROM generation WHERE underlay_generation = ?"
         let showing = try connection.all(sql, [.integer(sent.value)]) { GenerationID($0.integer(0)) }
         for id in showing { try setUnderlay(id, .remote(transfer.key, version)) }
-        if let source = try generation(sent)?.wholeRemote, source.key == transfer.key {
+        let source = try generation(sent)?.wholeRemote
+        if let source { try moveArrivals(from: source, to: (transfer.key, version)) }
+        if let source, source.key == transfer.key {
             // A copy onto itself: whoever shows the bytes by their old version finds them under the new one.
             try connection.run(
                 """
@@ -246,7 +248,12 @@ extension Tables {
         var taken: [ReleasedGeneration] = []
         var queue = try candidates(keepingAdoptable, limit)
         while let candidate = queue.popLast() {
-            try connection.run("DELETE FROM released WHERE generation = ?", [.integer(candidate.id.value)])
+            try connection.run(
+                candidate.object == nil
+                    ? "DELETE FROM released WHERE generation = ?"
+                    : "UPDATE OR REPLACE released SET generation = -generation WHERE generation = ?",
+                [.integer(candidate.id.value)]
+            )
             guard let generation = try generation(candidate.id), try !isReferenced(candidate.id) else { continue }
             var released = candidate.adoptable(generation)
             if released.object != nil { released.check = try check(of: generation) }
@@ -256,12 +263,13 @@ extension Tables {
                 queue.append(ReleasedGeneration(id: below, object: nil))
             }
         }
+        if let newest = taken.map(\.id.value).max() { try forgetArrivals(before: newest) }
         return taken
     }
 
     private func candidates(_ keepingAdoptable: Bool, _ limit: Int) throws(JournalError) -> [ReleasedGeneration] {
         try connection.all(
-            "SELECT generation, key, tag, size, modified FROM released WHERE key IS NULL OR ? LIMIT ?",
+            "SELECT generation, key, tag, size, modified FROM released WHERE generation > 0 AND (key IS NULL OR ?) LIMIT ?",
             [.integer(!keepingAdoptable), .integer(Int64(limit))]
         ) { row in
             let object = row.optionalKey(1).map { ($0, Encoding.version(row, 2)) }

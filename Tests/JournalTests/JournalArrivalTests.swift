@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import Database
+import Journal
+import Testing
+
+/// What object a content that was sent has become: the catalog, which knows it too, may be lost.
+@Suite struct JournalArrivalTests {
+    private let fixture: Fixture
+    private var journal: Journal { fixture.journal }
+
+    init() throws { fixture = try Fixture() }
+
+    private func send(_ path: ObjectKey) throws -> GenerationID {
+        try fixture.save(path)
+        let transfer = try fixture.begin(path)
+        _ = try journal.completeTransfer(transfer.id, version: fixture.new)
+        return try #require(transfer.generation)
+    }
+
+    @Test func theObjectOfAContentIsKnownBeforeAndAfterItsFileIsGone() throws {
+        #expect(try journal.arrival(of: GenerationID(1)) == nil)
+        let generation = try send("a")
+        #expect(try journal.arrival(of: generation)?.key == "a")
+        #expect(try journal.releaseGenerations().map(\.id) == [generation])
+        let arrival = try #require(try journal.arrival(of: generation))
+        #expect(arrival.key == "a" && arrival.version == fixture.new)
+        #expect(try journal.releaseGenerations().isEmpty, "what is only known is not looked at again")
+    }
+
+    @Test func aContentThatIsNotSentHasNone() throws {
+        let generation = try #require(try fixture.write("b").0.generation)
+        #expect(try journal.arrival(of: generation.id) == nil)
+    }
+
+    @Test func aCopyTakesThePlaceOfItsSource() throws {
+        let generation = try send("a")
+        _ = try journal.releaseGenerations()
+        _ = try journal.rename(
+            from: "a",
+            to: "b",
+            sourceRemote: .file(fixture.new, .file()),
+            targetRemote: .absent
+        )
+        let transfer = try fixture.begin("b")
+        _ = try journal.completeTransfer(transfer.id, version: .tagged("copy", fixture.new.size))
+        let arrival = try #require(try journal.arrival(of: generation))
+        #expect(arrival.key == "b" && arrival.version.entityTag?.opaque == "copy")
+    }
+
+    @Test func onlyTheNewestAreKnown() throws {
+        let first = try send("a")
+        _ = try journal.releaseGenerations()
+        try fixture.damage("UPDATE sqlite_sequence SET seq = 5000 WHERE name = 'generation'")
+        let last = try send("b")
+        _ = try journal.releaseGenerations()
+        #expect(try journal.arrival(of: first) == nil)
+        #expect(try journal.arrival(of: last)?.key == "b")
+    }
+
+    @Test func theNextMountForgetsThem() throws {
+        let generation = try send("a")
+        _ = try journal.releaseGenerations()
+        try fixture.recover()
+        #expect(try journal.arrival(of: generation) == nil)
+    }
+}
