@@ -15,6 +15,8 @@ package final class Remote: RangeSource {
     private struct Circuit {
         var isOpen = false
         var isStopping = false
+        /// How many calls the remote has answered.
+        var answers = 0
     }
 
     private static let shortestPause = 1.0
@@ -33,7 +35,7 @@ package final class Remote: RangeSource {
     package var isUnreachable: Bool { circuit.inspect { $0.isOpen } }
 
     /// Somebody reached the remote: calls are let through again.
-    package func becameReachable() { note(nil) }
+    package func becameReachable() { noteAnswer() }
 
     /// Starts the thread that looks for the remote while it is away.
     func startProbing() throws(SystemError) {
@@ -58,23 +60,24 @@ package final class Remote: RangeSource {
     }
 
     private func probe() {
+        let began = answers
         do throws(StoreError) {
             try store.check()
-            note(nil)
+            noteAnswer()
         } catch {
-            note(error)
+            note(error, since: began)
         }
     }
 
     /// Runs a call unless the remote counts as unreachable.
     func call<Value>(_ body: (any ObjectStore) throws(StoreError) -> Value) throws(StoreError) -> Value {
-        try admit()
+        let began = try admit()
         do {
             let value = try body(store)
-            note(nil)
+            noteAnswer()
             return value
         } catch {
-            note(error)
+            note(error, since: began)
             throw error
         }
     }
@@ -85,25 +88,41 @@ package final class Remote: RangeSource {
         range: ByteRange,
         into sink: any RangeSink
     ) -> any RangeFetch {
+        let began: Int
         do {
-            try admit()
+            began = try admit()
         } catch {
             sink.finished(.failure(error))
             return EndedFetch()
         }
-        return store.fetch(key, version: version, range: range, into: WatchedSink(sink, self))
+        return store.fetch(key, version: version, range: range, into: WatchedSink(sink, self, began))
     }
 
-    fileprivate func note(_ error: StoreError?) {
+    private var answers: Int { circuit.inspect { $0.answers } }
+
+    fileprivate func noteAnswer() {
+        let changes = circuit.inspect { circuit in
+            circuit.answers += 1
+            return circuit.isOpen
+        }
+        if changes { circuit.update { $0.isOpen = false } }
+    }
+
+    /// A call failed that was let through when the remote had given `began` answers.
+    fileprivate func note(_ error: StoreError, since began: Int) {
         // Our own cancelling says nothing about the remote.
-        if error?.cause == .cancelled { return }
-        let isOpen = error?.cause == .unreachable
-        let changes = circuit.inspect { $0.isOpen != isOpen }
-        if changes { circuit.update { $0.isOpen = isOpen } }
+        if error.cause == .cancelled { return }
+        guard error.cause == .unreachable else { return noteAnswer() }
+        // Where somebody had an answer meanwhile, the failure tells of the network of before.
+        let changes = circuit.inspect { !$0.isOpen && $0.answers == began }
+        if changes { circuit.update { $0.isOpen = true } }
     }
 
-    private func admit() throws(StoreError) {
-        if isUnreachable { throw StoreError(.unreachable, "the remote did not answer a moment ago") }
+    /// Lets a call through; how many answers there were before it.
+    private func admit() throws(StoreError) -> Int {
+        let (isOpen, answers) = circuit.inspect { ($0.isOpen, $0.answers) }
+        if isOpen { throw StoreError(.unreachable, "the remote did not answer a moment ago") }
+        return answers
     }
 }
 
@@ -111,10 +130,12 @@ package final class Remote: RangeSource {
 private final class WatchedSink: RangeSink {
     private let sink: any RangeSink
     private let remote: Remote
+    private let began: Int
 
-    init(_ sink: any RangeSink, _ remote: Remote) {
+    init(_ sink: any RangeSink, _ remote: Remote, _ began: Int) {
         self.sink = sink
         self.remote = remote
+        self.began = began
     }
 
     func received(_ bytes: UnsafeRawBufferPointer, at offset: Int64) {
@@ -127,8 +148,8 @@ private final class WatchedSink: RangeSink {
 
     func finished(_ result: Result<Void, StoreError>) {
         switch result {
-        case .success: remote.note(nil)
-        case .failure(let error): remote.note(error)
+        case .success: remote.noteAnswer()
+        case .failure(let error): remote.note(error, since: began)
         }
         sink.finished(result)
     }
