@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 package import Base
+internal import Database
 internal import Journal
 internal import Platform
 
@@ -41,12 +42,39 @@ extension FileSystem {
         _ changes: (FileAttributes) throws(FileError) -> AttributeChanges
     ) throws(FileError) {
         // The row keeps all attributes, so those that do not change must be known.
-        try knowingName(of: inode) { () throws(FileError) in
-            guard let path = table.path(of: inode.number), case .remote(_, nil) = try presence(path) else { return }
-            try view.describe(path)
+        let hasRow = try knowingName(of: inode) { () throws(FileError) -> Bool in
+            guard let path = table.path(of: inode.number) else { return false }
+            let presence = try presence(path)
+            if case .remote(_, nil) = presence { try view.describe(path) }
+            if case .row = presence { return true }
+            return false
         }
         try learnAttributes(of: inode)
+        if hasRow, try changeRow(inode, changes) { return }
         let folders = table.path(of: inode.number).flatMap { table.inode(at: $0.parent)?.number }.map { [$0] } ?? []
+        try change(inode, changes, knowing: folders)
+    }
+
+    /// Changes what has a row, which needs no knowledge of its folder; false when that is gone by now.
+    private func changeRow(
+        _ inode: Inode,
+        _ changes: (FileAttributes) throws(FileError) -> AttributeChanges
+    ) throws(FileError) -> Bool {
+        do throws(FileError) {
+            try change(inode, changes, knowing: [])
+            return true
+        } catch {
+            if case .unknown = error { return false }
+            if case .journal(let cause) = error, cause.kind == .notFound { return false }
+            throw error
+        }
+    }
+
+    private func change(
+        _ inode: Inode,
+        _ changes: (FileAttributes) throws(FileError) -> AttributeChanges,
+        knowing folders: [InodeNumber]
+    ) throws(FileError) {
         let hasRow = try knowing(folders) { knowledge throws(FileError) in
             try namespace.shared { () throws(FileError) in try change(inode, changes, knowledge) }
         }

@@ -194,3 +194,27 @@ def test_the_remote_is_not_blamed_for_the_time_that_the_mount_stood_still(proxy,
         time.sleep(1)
         held.release()
         assert call.result(60) is not None
+
+
+def test_a_file_that_waits_here_can_be_changed_in_a_folder_that_was_never_listed(proxy, client, instance):
+    """Its row says all that a change has to know: nobody is asked what else is in the folder."""
+    client.put_object(Bucket="bucket", Key="old/file", Body=b"content")
+    instance.configure(quiet_period="0s", kernel_age="0s", metadata_age="100s")
+    mount = instance.mount("s3://bucket")
+    with open(mount / "old/file", "r+b") as file:
+        file.write(b"CONTENT")
+    held = proxy.rule("hold", times="all", method="PUT", path="/bucket/new/file")
+    os.rename(mount / "old", mount / "new")
+    wait_until(lambda: "new/" in all_keys(client, "bucket"), 30, "the folder at the remote")
+    descriptor = os.open(mount / "new/file", os.O_RDWR)
+    proxy.offline()
+    os.ftruncate(descriptor, 7)
+    os.fchmod(descriptor, 0o600)
+    os.utime(mount / "new/file", (1, 1))
+    os.close(descriptor)
+    held.remove()
+    proxy.online()
+    instance.flush()
+    found = client.get_object(Bucket="bucket", Key="new/file")
+    assert found["Body"].read() == b"CONTENT" and found["Metadata"]["mode"] == str(0o100600)
+    assert sorted(all_keys(client, "bucket")) == ["new/", "new/file"]
