@@ -20,6 +20,7 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(__file__))
 
+from harness.attended import CLOCK  # noqa: E402
 from harness.bucket import BucketServer  # noqa: E402
 from harness.instance import Instance  # noqa: E402
 from harness.proxy import FaultProxy  # noqa: E402
@@ -139,14 +140,18 @@ def make_instance(request, folder, stack, binary):
     marker = request.node.get_closest_marker("limit")
     limit = marker.args[0] if marker else 120
 
-    def bite():
+    end = CLOCK.now() + limit
+    has_ended = threading.Event()
+
+    def watch():
+        while not CLOCK.is_over(end):
+            if has_ended.wait(max(0.1, end - CLOCK.now())):
+                return
         for instance in instances:
             instance.abandon()
 
-    watchdog = threading.Timer(limit, bite)
-    watchdog.daemon = True
-    watchdog.start()
-    stack.callback(watchdog.cancel)
+    threading.Thread(target=watch, name="watchdog", daemon=True).start()
+    stack.callback(has_ended.set)
 
     def make(endpoint, name=None):
         instance = Instance(binary, folder, endpoint, name or f"i{len(instances)}")

@@ -7,6 +7,7 @@ import os
 import stat
 import time
 
+from .attended import CLOCK
 from .model import (
     EXCHANGE, KEEP_SIZE, NOREPLACE, PUNCH_HOLE, SKIP, ZERO_RANGE, File, Folder, Handle, Model, Node, difference, errors,
     piece, require,
@@ -49,7 +50,7 @@ class FileOperations(Model):
             if file is None:
                 file = File(mode & ~self.umask)
                 # Made for reading alone, it is complete at once: nobody may write to it before it is opened again.
-                file.is_new, file.made_at = flags & os.O_ACCMODE != os.O_RDONLY, time.monotonic()
+                file.is_new, file.made_at = flags & os.O_ACCMODE != os.O_RDONLY, CLOCK.now()
                 file.acknowledged, file.sizes = b"", {0}
                 file.touch(since)
                 self.put(folder, name, file)

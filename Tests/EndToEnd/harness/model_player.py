@@ -11,6 +11,7 @@ import shutil
 import stat
 import time
 
+from .attended import CLOCK
 from .instance import detach
 from .model import SKIP, File, Mismatch, piece, require
 from .model_calls import Calls
@@ -34,10 +35,11 @@ FAULTS = [
     dict(action="stall", after=500, direction="request", method="PUT"),
     dict(action="delay", ms=300),
 ]
-# What may need bytes or names that only the remote has, and fails without it.
+# What may need bytes or names that only the remote has, and fails without it. Cutting a file to the length it has is a
+# change of attributes.
 NEED_THE_REMOTE = {
-    "open", "read", "copy", "map", "mkdir", "mkfifo", "symlink", "readlink", "unlink", "rmdir", "rename", "truncate", "chmod",
-    "chown", "utime", "stat", "listing",
+    "open", "read", "copy", "map", "mkdir", "mkfifo", "symlink", "readlink", "unlink", "rmdir", "rename", "truncate",
+    "ftruncate", "chmod", "chown", "utime", "stat", "listing",
 }
 READING = {"read", "copy", "map"}
 
@@ -89,13 +91,13 @@ class Player:
 
     def _patiently(self, action):
         """Does something; again where the network was cut before, and a late failure of then may have been heard."""
-        deadline = time.monotonic() + 10
+        deadline = CLOCK.now() + 10
         while True:
             try:
                 return action()
             except OSError as problem:
                 is_late = self.was_cut and not self.is_away and problem.errno == errno.EIO
-                if not is_late or time.monotonic() > deadline:
+                if not is_late or CLOCK.is_over(deadline):
                     raise
                 self.counts["late failures"] += 1
                 time.sleep(0.1)
@@ -125,7 +127,7 @@ class Player:
         """SIGKILL of the mount, whatever is open, and a new one."""
         self.counts["dirty kills of the mount"] += bool(self._staged())
         kill(self.mount.pid)
-        killed_at = time.monotonic()
+        killed_at = CLOCK.now()
         self.calls.close_all()
         self._mount_again()
         changed = self.model.was_killed()

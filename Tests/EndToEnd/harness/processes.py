@@ -8,31 +8,37 @@ import subprocess
 import threading
 import time
 
+from .attended import CLOCK
+
 
 class Failure(AssertionError):
     """A command or a wait that did not do what the test needs."""
 
 
 def wait_until(condition, timeout=30, what="the condition", interval=0.05):
-    """Calls `condition` until it is true and returns its value; fails after `timeout` seconds."""
-    deadline = time.monotonic() + timeout
+    """Calls `condition` until it is true and returns its value; fails after `timeout` seconds that the machine ran."""
+    deadline = CLOCK.now() + timeout
     while True:
+        is_over = CLOCK.is_over(deadline)
         value = condition()
         if value:
             return value
-        if time.monotonic() > deadline:
+        if is_over:
             raise Failure(f"waited {timeout} s in vain for {what}; last value: {value!r}")
         time.sleep(interval)
 
 
 def run(command, timeout=60, check=True, **options):
-    """Runs a command with its output captured as text; fails on an exit status other than 0 when `check`."""
+    """Runs a command with its output captured as text; fails on an exit status other than 0 when `check`.
+
+    It may take `timeout` seconds in which the machine runs.
+    """
     options.setdefault("stdout", subprocess.PIPE)
     options.setdefault("stderr", subprocess.PIPE)
     options.setdefault("stdin", subprocess.DEVNULL)
     process = subprocess.Popen(command, text=True, errors="replace", start_new_session=True, **options)
     try:
-        output, errors = process.communicate(timeout=timeout)
+        output, errors = communicate(process, timeout)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         try:
@@ -44,6 +50,17 @@ def run(command, timeout=60, check=True, **options):
     if check and process.returncode != 0:
         raise Failure(f"{command} ended with {process.returncode}\nstdout: {output}\nstderr: {errors}")
     return result
+
+
+def communicate(process, timeout):
+    """What a process printed until its end; subprocess.TimeoutExpired when that does not come in time."""
+    deadline = CLOCK.now() + timeout
+    while True:
+        try:
+            return process.communicate(timeout=max(0.1, deadline - CLOCK.now()))
+        except subprocess.TimeoutExpired:
+            if CLOCK.is_over(deadline):
+                raise
 
 
 def shell(script, cwd=None, timeout=60, check=True, env=None):
