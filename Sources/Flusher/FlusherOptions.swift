@@ -4,6 +4,7 @@
 package import Configuration
 package import Control
 package import ObjectStore
+internal import Platform
 
 /// How a flusher is run.
 package struct FlusherOptions: Sendable {

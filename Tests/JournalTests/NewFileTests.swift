@@ -79,6 +79,27 @@ import Testing
         }
     }
 
+    /// The flusher takes names for conflict copies.
+    @Test(arguments: [false, true])
+    func whatAnotherProcessPutUnderItsNameCostsNothing(isClosed: Bool) throws {
+        var files: [(JournalNode, GenerationID, ContentMap)] = []
+        for name in ["folder/file", "folder/else"] {
+            let (node, generation) = try make(ObjectKey(name))
+            files.append((node, generation, try fixture.put(node, name)))
+        }
+        let theirs = try other.createFile(at: path, attributes: .file(), remote: .absent)
+        if !isClosed { #expect(try !journal.writeNewFiles(olderThan: 0)) }
+        for (node, generation, content) in files {
+            #expect(try journal.seal(node.id, generation, content: content, modified: nil))
+        }
+        #expect(try other.node(at: path)?.id == theirs.id)
+        #expect(try other.node(at: ObjectKey("folder/else"))?.id == files[1].0.id)
+        let ours = try #require(try other.node(files[0].0.id), "what was written is lost")
+        #expect(ours.path.parent == path.parent && ours.path.string.hasPrefix("folder/file (conflict "))
+        #expect(!ours.isOpen && ours.generation?.content == files[0].2 && ours.generation?.isSealed == true)
+        #expect(try FileStatus.of(journal.stagingPath(files[0].1)) != nil)
+    }
+
     @Test func aLookAtOtherNamesLeavesItAlone() throws {
         let (node, _) = try make()
         #expect(try journal.node(at: ObjectKey("folder/else")) == nil)

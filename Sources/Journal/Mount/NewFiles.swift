@@ -282,7 +282,8 @@ extension Tables {
         var hasSealed = false
         for file in waiting.files {
             let own = seal.flatMap { $0.node == file.node.id ? $0 : nil }
-            if try insert(file, sequence, own), own != nil { hasSealed = true }
+            try insert(file, sequence, own)
+            if own != nil { hasSealed = true }
         }
         try noteUnused(waiting.firstUnused)
         return hasSealed
@@ -292,7 +293,7 @@ extension Tables {
         _ file: NewFile,
         _ sequence: ChangeSequence,
         _ seal: NewFile.Seal?
-    ) throws(JournalError) -> Bool {
+    ) throws(JournalError) {
         var node = file.node
         node.attributeSequence = sequence
         node.sequence = sequence
@@ -310,17 +311,29 @@ extension Tables {
             as: file.generation,
             hasBytes: true
         )
-        do throws(JournalError) {
-            _ = try insert(node, as: node.id)
-            return true
-        } catch {
-            guard error.kind == .constraint else { throw error }
-            // Nobody but the flusher can have put something there, and that takes only names that are its own.
-            Log.error("journal", "\(node.path): something else took its name; what was written is lost")
-            try connection.run("DELETE FROM generation WHERE id = ?", [.integer(file.generation.value)])
-            return false
-        }
+        try insertBesideOthers(node)
     }
+
+    /// Writes the row of a new file, under a name of its own where another process has put something there meanwhile:
+    /// the flusher takes names for conflict copies.
+    private func insertBesideOthers(_ node: JournalNode) throws(JournalError) {
+        var row = node
+        for attempt in 1... {
+            do throws(JournalError) {
+                _ = try insert(row, as: node.id)
+                break
+            } catch {
+                guard error.kind == .constraint, attempt < Self.mostNames else { throw error }
+                let host = HostName.current
+                row.path = ConflictName.path(for: node.path, at: node.changedAt, host: host, attempt: attempt)
+            }
+        }
+        guard row.path != node.path else { return }
+        Log.warning("journal", "\(node.path): something else took its name; it is kept as \(row.path)")
+    }
+
+    /// How many names are tried.
+    private static let mostNames = 1000
 
     /// Takes names for rows and generations out of the counters.
     fileprivate func reserveNames() throws(JournalError) -> NewFiles.Names {

@@ -4,8 +4,8 @@
 internal import Glibc
 
 /// The name of this machine (gethostname(2)), without its domain.
-enum HostName {
-    static var current: String {
+package enum HostName {
+    package static var current: String {
         var buffer = [CChar](repeating: 0, count: 256)
         guard gethostname(&buffer, buffer.count - 1) == 0 else { return "localhost" }
         let name = String(
