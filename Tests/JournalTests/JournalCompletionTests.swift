@@ -165,7 +165,8 @@ import Testing
         try journal.setUpload(transfer.id, method: .multipart, upload: "id", partSize: 5)
         for number in [2, 1] as [Int64] {
             let part = TransferPart(number: number, size: 5, digest: [1, 2], entityTag: "e\(number)")
-            try journal.recordPart(transfer.id, part)
+            let acknowledged = try journal.recordPart(transfer.id, part)
+            #expect(acknowledged == (number == 2 ? 5 : 10))
         }
         try fixture.recover()
         let kept = try #require(try journal.transfer(transfer.id))

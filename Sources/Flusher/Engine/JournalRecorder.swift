@@ -59,7 +59,9 @@ struct JournalRecorder: TransferRecorder {
 
     func part(number: Int, size: Int64, md5: [UInt8], entityTag: String) throws(StoreError) {
         let part = TransferPart(number: Int64(number), size: size, digest: md5, entityTag: entityTag)
-        try write { (journal) throws(JournalError) in try journal.recordPart(transfer, part) }
+        var sum: Int64 = 0
+        try write { (journal) throws(JournalError) in sum = try journal.recordPart(transfer, part) }
+        session.change(transfer) { $0.acknowledged = sum }
     }
 
     func acknowledged(_ bytes: Int64) throws(StoreError) {

@@ -65,8 +65,9 @@ extension Journal {
         }
     }
 
-    /// Notes a part that the remote acknowledged; the transfer's acknowledged bytes follow.
-    package func recordPart(_ transfer: TransferID, _ part: TransferPart) throws(JournalError) {
+    /// Notes a part that the remote acknowledged; the transfer's acknowledged bytes follow, and are returned.
+    @discardableResult
+    package func recordPart(_ transfer: TransferID, _ part: TransferPart) throws(JournalError) -> Int64 {
         try write { tables throws(JournalError) in
             try tables.connection.run(
                 "INSERT OR REPLACE INTO part VALUES (?, ?, ?, ?, ?)",
@@ -75,7 +76,7 @@ extension Journal {
                     .text(part.entityTag),
                 ]
             )
-            try tables.sumParts(of: transfer)
+            return try tables.sumParts(of: transfer)
         }
     }
 
@@ -92,7 +93,7 @@ extension Journal {
                     ]
                 )
             }
-            try tables.sumParts(of: transfer)
+            _ = try tables.sumParts(of: transfer)
         }
     }
 
@@ -193,14 +194,12 @@ extension JournalNode {
 }
 
 extension Tables {
-    fileprivate func sumParts(of transfer: TransferID) throws(JournalError) {
-        try connection.run(
-            """
-            UPDATE transfer SET acknowledged = (SELECT coalesce(sum(size), 0) FROM part WHERE transfer = ?1)
-            WHERE id = ?1
-            """,
-            [.integer(transfer.value)]
-        )
+    fileprivate func sumParts(of transfer: TransferID) throws(JournalError) -> Int64 {
+        let sql = "SELECT coalesce(sum(size), 0) FROM part WHERE transfer = ?"
+        let sum = try connection.first(sql, [.integer(transfer.value)]) { $0.integer(0) } ?? 0
+        let update = "UPDATE transfer SET acknowledged = ? WHERE id = ?"
+        try connection.run(update, [.integer(sum), .integer(transfer.value)])
+        return sum
     }
 
     /// Notes in the rows of the folders above a path that the remote is about to have them, if only implied.
