@@ -70,11 +70,12 @@ let package = Package(
         module("Configuration", ["Base", "Platform", "Digests"]),
         module("Control", ["Base", "Platform"]),
         module("Policy", ["Base"]),
+        module("Conditions", ["Base", "Platform", "Policy", "CShims"]),
         module(
             "Flusher",
             [
                 "Base", "Platform", "Digests", "HTTPWire", "ObjectStore", "ResumableUpload", "Catalog", "BlockCache",
-                "Database", "Journal", "Policy", "Control", "Configuration",
+                "Database", "Journal", "Policy", "Conditions", "Control", "Configuration",
             ]
         ),
 
@@ -96,7 +97,8 @@ let package = Package(
             "CommandLineTool",
             [
                 "Base", "Platform", "Configuration", "Control", "ObjectStore", "Stores", "CurlTransport", "Catalog",
-                "BlockCache", "Database", "Journal", "Policy", "Flusher", "FileSystem", "FuseBridge", "BucketServer",
+                "BlockCache", "Database", "Journal", "Policy", "Conditions", "Flusher", "FileSystem", "FuseBridge",
+                "BucketServer",
                 "CShims",
             ]
         ),
@@ -129,6 +131,7 @@ let package = Package(
         tests("TestSupport", ["Base", "Platform"]),
         tests("Control", ["Base", "Platform", "Control"]),
         tests("Policy", ["Base", "Policy"]),
+        tests("Conditions", ["Base", "Platform", "Policy", "Conditions"]),
         tests(
             "FileSystem",
             ["Base", "Platform", "HTTPWire", "ObjectStore", "Catalog", "BlockCache", "Journal", "FileSystem"]
@@ -146,8 +149,8 @@ let package = Package(
         tests(
             "Flusher",
             [
-                "Base", "Platform", "Digests", "HTTPWire", "Policy", "Control", "Configuration", "ObjectStore",
-                "ResumableUpload", "Database", "Journal", "Catalog", "Flusher",
+                "Base", "Platform", "Digests", "HTTPWire", "Policy", "Conditions", "Control", "Configuration",
+                "ObjectStore", "ResumableUpload", "Database", "Journal", "Catalog", "Flusher",
             ]
         ),
     ]

@@ -4,14 +4,18 @@
 #define _GNU_SOURCE
 #include "CShims.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <linux/netlink.h>
 #include <linux/openat2.h>
+#include <linux/rtnetlink.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -160,3 +164,71 @@ void *moorage_take_thread_buffer(size_t size) {
 }
 
 void moorage_return_thread_buffer(void *buffer) { idle_buffer = buffer; }
+
+int moorage_eventfd(void) { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }
+
+static int netlink_monitor(int protocol, unsigned int groups) {
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol);
+    if (fd < 0) return -1;
+    struct sockaddr_nl address = {.nl_family = AF_NETLINK, .nl_groups = groups};
+    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0) return fd;
+    int code = errno;
+    close(fd);
+    errno = code;
+    return -1;
+}
+
+int moorage_route_monitor(void) {
+    return netlink_monitor(NETLINK_ROUTE, RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_IFADDR |
+                                              RTMGRP_IPV6_ROUTE);
+}
+
+int moorage_device_monitor(void) { return netlink_monitor(NETLINK_KOBJECT_UEVENT, 1); }
+
+/// Reads the answer to RTM_GETROUTE: the interface, 0, or -1 with errno.
+static int route_answer(int fd) {
+    char buffer[8192] __attribute__((aligned(NLMSG_ALIGNTO)));
+    ssize_t count = recv(fd, buffer, sizeof(buffer), 0);
+    if (count < 0) return -1;
+    size_t length = (size_t)count;
+    for (struct nlmsghdr *head = (struct nlmsghdr *)buffer; NLMSG_OK(head, length); head = NLMSG_NEXT(head, length)) {
+        if (head->nlmsg_type == NLMSG_ERROR) {
+            errno = -((struct nlmsgerr *)NLMSG_DATA(head))->error;
+            return errno == ENETUNREACH || errno == EHOSTUNREACH || errno == EACCES ? 0 : -1;
+        }
+        if (head->nlmsg_type != RTM_NEWROUTE) continue;
+        struct rtmsg *route = NLMSG_DATA(head);
+        size_t rest = RTM_PAYLOAD(head);
+        for (struct rtattr *one = RTM_RTA(route); RTA_OK(one, rest); one = RTA_NEXT(one, rest))
+            if (one->rta_type == RTA_OIF) return *(int *)RTA_DATA(one);
+    }
+    errno = ENODATA;
+    return -1;
+}
+
+int moorage_route_interface(const char *address) {
+    struct {
+        struct nlmsghdr head;
+        struct rtmsg route;
+        struct rtattr attribute;
+        unsigned char bytes[16];
+    } request = {.head = {.nlmsg_type = RTM_GETROUTE, .nlmsg_flags = NLM_F_REQUEST}};
+    int is_v4 = inet_pton(AF_INET, address, request.bytes) == 1;
+    if (!is_v4 && inet_pton(AF_INET6, address, request.bytes) != 1) {
+        errno = EINVAL;
+        return -1;
+    }
+    size_t size = is_v4 ? 4 : 16;
+    request.route.rtm_family = is_v4 ? AF_INET : AF_INET6;
+    request.route.rtm_dst_len = (unsigned char)(size * 8);
+    request.attribute.rta_type = RTA_DST;
+    request.attribute.rta_len = (unsigned short)RTA_LENGTH(size);
+    request.head.nlmsg_len = NLMSG_LENGTH(sizeof(request.route)) + RTA_LENGTH(size);
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    if (fd < 0) return -1;
+    int result = send(fd, &request, request.head.nlmsg_len, 0) < 0 ? -1 : route_answer(fd);
+    int code = errno;
+    close(fd);
+    errno = code;
+    return result;
+}

@@ -66,6 +66,8 @@ package struct Directories: Sendable, Hashable {
     package var stateLock: String { state + "/state.lock" }
     /// Holds the path of the control socket of the holder of ``stateLock``.
     package var socketNote: String { state + "/state.socket" }
+    /// What was set with `policy set` for now.
+    package var policyOverrides: String { state + "/policy.json" }
     package var flusherLog: String { runtime + "/flusher.log" }
     package func mountLog(_ volume: String) -> String { runtime + "/mount-\(volume).log" }
     /// The folder of all volumes' states.

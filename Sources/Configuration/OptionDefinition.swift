@@ -26,6 +26,14 @@ package enum OptionName: String, Hashable, Sendable, CaseIterable {
     case lateRequests = "late_requests"
     case parallelFiles = "parallel_files"
     case parallelParts = "parallel_parts"
+    // Conditions.
+    case allowExpensive = "allow_expensive"
+    case allowConstrained = "allow_constrained"
+    case allowCellular = "allow_cellular"
+    case allowPowerSaver = "allow_power_saver"
+    case discretionary
+    case requirePower = "require_power"
+    case batteryMinimum = "battery_min"
     // The mount.
     case readOnly = "ro"
     case noExecution = "noexec"

@@ -11,6 +11,9 @@ extension OptionName {
             accessDefinition
         case .uploadProtocol, .partSize, .quietPeriod, .lateRequests, .parallelFiles, .parallelParts:
             uploadDefinition
+        case .allowExpensive, .allowConstrained, .allowCellular, .allowPowerSaver, .discretionary, .requirePower,
+            .batteryMinimum:
+            conditionDefinition
         case .readOnly, .noExecution, .allowOther, .uid, .gid, .umask, .metadataAge, .kernelAge,
             .serverModificationTime, .readahead, .fsync, .close:
             mountDefinition
@@ -116,6 +119,31 @@ extension OptionName {
             row(.number(1...64), .flusher, "4", "COUNT", "How many files are sent at once.")
         default:
             row(.number(1...16), .flusher, "4", "COUNT", "How many parts of one file are sent at once.")
+        }
+    }
+
+    private var conditionDefinition: OptionDefinition {
+        switch self {
+        case .allowExpensive:
+            row(.flag, .policy, "false", "", "Send over networks that are known to be metered, unasked.")
+        case .allowConstrained:
+            row(.flag, .policy, "false", "", "Send while moorage policy set low-data=on holds, unasked.")
+        case .allowCellular:
+            row(.flag, .policy, "true", "", "Send over mobile networks that are not metered, unasked.")
+        case .allowPowerSaver:
+            row(.flag, .policy, "false", "", "Send while the machine's power profile is power-saver, unasked.")
+        case .discretionary:
+            row(
+                .flag,
+                .policy,
+                "false",
+                "",
+                "It has time: send only on external power, over networks that cost nothing, whatever else is allowed."
+            )
+        case .requirePower:
+            row(.flag, .policy, "false", "", "Send only on external power, unless asked.")
+        default:
+            row(.number(0...100), .policy, "20", "PERCENT", "On battery, send nothing unasked below this charge.")
         }
     }
 

@@ -40,6 +40,8 @@ package struct VolumeDescription: Codable, Hashable, Sendable {
     package var quietPeriod: Double
     /// How long a request without an answer may still be carried out, in seconds; nil: the usual time.
     package var lateRequests: Double?
+    /// Under which conditions uploads go; nil in a description of before: the defaults.
+    package var conditions: UploadConditions?
     package var metadataAge: Double
     /// Bytes.
     package var cacheSize: Int64
@@ -104,6 +106,7 @@ package struct VolumeDescription: Codable, Hashable, Sendable {
         stallTimeout = values.seconds(.stallTimeout) ?? 30
         quietPeriod = values.seconds(.quietPeriod) ?? 2
         lateRequests = values.seconds(.lateRequests)
+        conditions = UploadConditions(values)
         metadataAge = values.seconds(.metadataAge) ?? 10
         cacheSize = values.number(.cacheSize) ?? 10 << 30
         cacheFree = values.number(.cacheFree) ?? 1 << 30
@@ -114,6 +117,21 @@ package struct VolumeDescription: Codable, Hashable, Sendable {
 
     /// The remote as the user writes it: `s3://BUCKET[/PREFIX]` or the URL of a web server's folder.
     package var remote: String { url ?? RemoteName.s3(bucket: bucket, prefix: prefix).description }
+
+    /// Whether the remote's name is that of this machine itself.
+    package var isOnThisMachine: Bool {
+        let parts = (url ?? endpoint ?? "").split(separator: "/", maxSplits: 2)
+        guard parts.count >= 2 else { return false }
+        let authority = parts[1]
+        let host = authority.first == "[" ? authority.dropFirst().prefix { $0 != "]" } : authority.prefix { $0 != ":" }
+        return host == "localhost" || isLoopback(host) || host == "::1"
+    }
+
+    /// Whether a host is written as an address of 127.0.0.0/8.
+    private func isLoopback(_ host: Substring) -> Bool {
+        let numbers = host.split(separator: ".", omittingEmptySubsequences: false)
+        return numbers.count == 4 && numbers[0] == "127" && numbers.allSatisfy { UInt8($0) != nil }
+    }
 
     /// The id of the volume at these coordinates.
     package static func identifier(endpoint: String?, bucket: String, prefix: String) -> String {

@@ -17,6 +17,7 @@ package enum ControlReply: Codable, Sendable {
     case conflicts(conflicts: [ConflictReport])
     /// The conflicts that are settled now, as they were, and lines about those that are not.
     case resolved(conflicts: [ConflictReport], refused: [String])
+    case policy(report: PolicyReport)
     /// How far a flush is. Several may come before `flushed`.
     case progress(progress: FlushProgress)
     /// A flush is over: `remaining` is empty on success.

@@ -23,6 +23,12 @@ package enum ControlRequest: Codable, Sendable {
     case resolve(keep: ConflictReport.Choice, selection: UploadSelection)
     /// Uploads everything under the selection now; `progress` replies, then `flushed`.
     case flush(selection: UploadSelection, timeout: Double?)
+    /// Answered with `policy`.
+    case policy
+    /// Sets rules or facts for now; answered with `policy`. `seconds` nil: until they are unset.
+    case setPolicy(changes: [PolicyChange], seconds: Double?)
+    /// Unsets them, all of them when none is named; answered with `policy`.
+    case unsetPolicy(keys: [String])
     /// From now on events are sent on this connection.
     case subscribe
     /// The flusher gives up its requests, commits and ends. Understood in every version of the protocol.
@@ -61,7 +67,7 @@ package enum UploadVerb: String, Codable, Sendable, CaseIterable {
     /// Holds them until `resume`; a transfer stops and keeps what the remote acknowledged.
     case pause
     case resume
-    /// Starts them without regard to quiet period, backoff and not-before.
+    /// Starts them without regard to quiet period, backoff, not-before and the machine's conditions.
     case now
     /// Gives up the local change: the path shows the remote's content again.
     case cancel

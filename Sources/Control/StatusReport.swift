@@ -144,6 +144,8 @@ package struct VolumeReport: Codable, Sendable, Hashable {
     package var connection: String
     /// Why the volume cannot work at all, such as an unreadable journal.
     package var error: String?
+    /// Why the machine's conditions hold its uploads; nil from a flusher that does not tell.
+    package var holds: [UploadReport.Waiting]?
     package var cache: Cache
 
     package init(
@@ -157,6 +159,7 @@ package struct VolumeReport: Codable, Sendable, Hashable {
         attention: Int = 0,
         connection: String = "unknown",
         error: String? = nil,
+        holds: [UploadReport.Waiting]? = nil,
         cache: Cache
     ) {
         self.id = id
@@ -169,6 +172,7 @@ package struct VolumeReport: Codable, Sendable, Hashable {
         self.attention = attention
         self.connection = connection
         self.error = error
+        self.holds = holds
         self.cache = cache
     }
 
@@ -184,6 +188,7 @@ package struct VolumeReport: Codable, Sendable, Hashable {
         try container.encode(attention, forKey: .attention)
         try container.encode(connection, forKey: .connection)
         try container.encode(error, forKey: .error)
+        try container.encode(holds ?? [], forKey: .holds)
         try container.encode(cache, forKey: .cache)
     }
 }

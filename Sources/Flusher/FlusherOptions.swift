@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+package import Conditions
 package import Configuration
 package import Control
 package import ObjectStore
@@ -23,6 +24,8 @@ package struct FlusherOptions: Sendable {
     package var partsPerFile: Int
     /// Requests in flight at once, over all volumes.
     package var requests: Int
+    /// Who tells of the machine's network and power; nil: nothing is known of them.
+    package var conditions: (any ConditionSource)?
 
     package init(
         directories: Directories,
@@ -32,7 +35,8 @@ package struct FlusherOptions: Sendable {
         workers: Int = 8,
         largeUploads: Int = 4,
         partsPerFile: Int = 4,
-        requests: Int = 8
+        requests: Int = 8,
+        conditions: (any ConditionSource)? = nil
     ) {
         self.directories = directories
         self.exitWhenIdle = exitWhenIdle
@@ -42,6 +46,7 @@ package struct FlusherOptions: Sendable {
         self.largeUploads = largeUploads
         self.partsPerFile = partsPerFile
         self.requests = requests
+        self.conditions = conditions
     }
 }
 

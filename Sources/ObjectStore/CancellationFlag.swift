@@ -7,6 +7,7 @@ internal import Synchronization
 package final class CancellationFlag: Cancellation {
     private struct State {
         var isCancelled = false
+        var isWindingDown = false
         var nextToken = 0
         var handlers: [Int: @Sendable () -> Void] = [:]
     }
@@ -16,6 +17,15 @@ package final class CancellationFlag: Cancellation {
     package init() {}
 
     package var isCancelled: Bool { state.withLock { $0.isCancelled } }
+
+    package var isWindingDown: Bool { state.withLock { $0.isWindingDown } }
+
+    /// Lets no new request begin.
+    ///
+    /// ``cancel()`` may follow.
+    package func windDown() {
+        state.withLock { $0.isWindingDown = true }
+    }
 
     package func onCancel(_ handler: @escaping @Sendable () -> Void) -> Int {
         let token: Int? = state.withLock { state in

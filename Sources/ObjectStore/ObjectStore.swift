@@ -92,9 +92,15 @@ package struct StoreCapabilities: Hashable, Sendable {
 /// Lets another thread give up a request; the blocked call then throws `.cancelled`.
 package protocol Cancellation: AnyObject, Sendable {
     var isCancelled: Bool { get }
+    /// No new request is to be begun; what is under way may end.
+    var isWindingDown: Bool { get }
     /// Calls `handler` once when cancelled, at once when it already is. Returns a token for ``removeHandler(_:)``.
     func onCancel(_ handler: @escaping @Sendable () -> Void) -> Int
     func removeHandler(_ token: Int)
+}
+
+extension Cancellation {
+    package var isWindingDown: Bool { false }
 }
 
 /// Receives the bytes of a ranged read on the transfer thread; must not block.

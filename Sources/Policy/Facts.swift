@@ -23,6 +23,8 @@ package struct VolumeFacts: Hashable, Sendable {
     package var authentication: Fact<Authentication>
     /// Whether the disk of the state folder has room for what an upload may have to fetch first.
     package var hasDiskSpace: Fact<Bool>
+    /// Why the machine's conditions hold the volume's work; see ``Policy/holds(_:rules:isLocal:)``.
+    package var holds: [Waiting] = []
 
     package init(at now: Timestamp) {
         connection = Fact(.unknown, source: "none", at: now)
@@ -54,7 +56,7 @@ package struct WorkFacts: Hashable, Sendable {
     package var nextAttempt: Timestamp?
     /// What must be done first, in words.
     package var dependency: String?
-    /// Asked for by a person: quiet period, backoff and not-before do not count.
+    /// Asked for by a person: quiet period, backoff, not-before and the machine's conditions do not count.
     package var isForced: Bool
     /// Needs room on the local disk first.
     package var needsDiskSpace: Bool

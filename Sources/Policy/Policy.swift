@@ -21,6 +21,7 @@ package enum Policy {
             reasons.append(Waiting(.dependency, since: work.changed, detail: dependency))
         }
         appendConditions(work, volume: volume, to: &reasons)
+        appendHolds(work, volume: volume, to: &reasons)
         return reasons
     }
 
@@ -50,6 +51,13 @@ package enum Policy {
         }
         if let next = work.nextAttempt, next > now, next <= now.advanced(bySeconds: settings.longestBackoff) {
             reasons.append(Waiting(.backoff, since: work.changed, until: next))
+        }
+    }
+
+    private static func appendHolds(_ work: WorkFacts, volume: VolumeFacts, to reasons: inout [Waiting]) {
+        for hold in volume.holds where !reasons.contains(where: { $0.reason == hold.reason }) {
+            // Nobody's wish makes a way where there is none.
+            if !work.isForced || hold.reason == .offline { reasons.append(hold) }
         }
     }
 

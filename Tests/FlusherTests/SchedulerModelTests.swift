@@ -98,7 +98,8 @@ private struct SchedulerModel {
         let row = ScheduledRow(id: id, sequence: Int64(event), size: size, facts: work)
         scheduler.update(row, now: now)
         let old = rows[id]
-        let isForced = old?.row.facts.isForced == true && running[id] == nil
+        let isUnchanged = old?.row.facts.changed == row.facts.changed
+        let isForced = old?.row.facts.isForced == true && (running[id] == nil || isUnchanged)
         rows[id] = Row(row: row, lastEnd: old?.lastEnd ?? 0)
         odd.remove(id)
         rows[id]?.row.facts.isForced = isForced

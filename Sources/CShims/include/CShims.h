@@ -77,4 +77,14 @@ ssize_t moorage_getrandom(void *_Nonnull buffer, size_t length);
 /// The uid and pid of the peer of a unix socket: 0, or -1 with errno.
 int moorage_peer_credentials(int fd, uint32_t *_Nonnull uid, int32_t *_Nonnull pid);
 
+/// An eventfd(2), closed on exec and never blocking, or -1 with errno.
+int moorage_eventfd(void);
+/// A netlink(7) socket that hears of changes of links, addresses and routes; close-on-exec, non-blocking. -1 with errno.
+int moorage_route_monitor(void);
+/// A netlink(7) socket that hears of the kernel's events about devices, as udev does. -1 with errno.
+int moorage_device_monitor(void);
+/// The index of the interface that traffic to a numerical address would leave by, asked of the kernel with
+/// RTM_GETROUTE; 0 when there is no way, -1 with errno when it does not tell.
+int moorage_route_interface(const char *_Nonnull address);
+
 #endif

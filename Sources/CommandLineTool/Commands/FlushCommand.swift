@@ -12,7 +12,11 @@ enum FlushCommand {
         operands: "[PATH|REMOTE]",
         operandCount: 0...1,
         flags: [FlagDefinition("timeout", "SECONDS", "give up waiting after this time (uploads go on)")],
-        summary: "wait until everything pending is remote"
+        summary: "wait until everything pending is remote",
+        details: """
+            What is pending is sent at once: networks that cost, batteries and power profiles do not hold it then, and
+            what they would have held is told on standard error. See moorage policy show.
+            """
     ) { arguments throws(CommandFailure) in
         let timeout = try arguments.seconds("timeout")
         let instance = try Instance.current()
@@ -35,7 +39,8 @@ enum FlushCommand {
         let end = timeout.map { monotonicSeconds() + $0 }
         let display = FlushDisplay()
         var left: [UploadReport] = []
-        for selection in selections { left += try settle(instance, selection, end, display) }
+        let notice = OverrideNotice(instance)
+        for selection in selections { left += try settle(instance, selection, end, display, notice) }
         display.finish(isDone: left.isEmpty)
         return try report(left, timedOut: end.map { monotonicSeconds() >= $0 - 0.05 } ?? false)
     }
@@ -45,7 +50,8 @@ enum FlushCommand {
         _ instance: Instance,
         _ selection: UploadSelection,
         _ end: Double?,
-        _ display: FlushDisplay
+        _ display: FlushDisplay,
+        _ notice: OverrideNotice
     ) throws(CommandFailure) -> [UploadReport] {
         var failures = 0
         while true {
@@ -53,6 +59,7 @@ enum FlushCommand {
             do throws(ControlError) {
                 return try flushOnce(instance, selection, timeout: remaining) {
                     failures = 0
+                    if $0.filesTotal > 0 { notice.print(for: selection) }
                     display.show($0)
                 }
             } catch {

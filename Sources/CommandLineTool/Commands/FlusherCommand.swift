@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+internal import Conditions
 internal import Configuration
 internal import Control
 internal import CurlTransport
@@ -35,6 +36,7 @@ enum FlusherCommand {
         let policy = instance.configuration.policy
         options.largeUploads = policy.number(.parallelFiles).map(Int.init) ?? options.largeUploads
         options.partsPerFile = policy.number(.parallelParts).map(Int.init) ?? options.partsPerFile
+        options.conditions = try? MachineWatcher(systemFolder: ProcessEnvironment.value("MOORAGE_SYSFS") ?? "/sys")
         let stores = VolumeStores(instance: instance)
         return FlusherProcess.run(options: options) { volume, credentials throws(StoreError) in
             try stores.make(volume, credentials)

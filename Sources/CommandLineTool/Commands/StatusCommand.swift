@@ -88,6 +88,9 @@ enum StatusCommand {
             let done = humanBytes(volume.uploading.bytesDone)
             parts.append("uploading \(volume.uploading.files): \(done) of \(humanBytes(volume.uploading.bytesTotal))")
         }
+        if let holds = volume.holds, !holds.isEmpty, volume.pending.files > 0 {
+            parts.append("held: \(holds.map(\.reason).joined(separator: ", "))")
+        }
         if volume.attention > 0 { parts.append("\(volume.attention) need attention, see moorage uploads") }
         if volume.conflicts > 0 { parts.append(counted(volume.conflicts, "conflict")) }
         parts.append("cache \(humanBytes(volume.cache.bytes)) of \(humanBytes(volume.cache.limit))")

@@ -19,7 +19,7 @@ enum UploadsCommand {
             """
             list            what is pending, its progress, and why it waits; what met a conflict
             pause, resume   hold uploads; the parts sent so far are kept
-            now             start without regard to quiet period and backoff
+            now             start without regard to quiet period, backoff, and what moorage policy show holds against it
             retry           like now, also for what needs attention
             cancel          give up the local change: the remote's content shows again
             why             why an upload waits, and until when
@@ -74,11 +74,13 @@ enum UploadsCommand {
         let instance = try Instance.current()
         let selections = try selections(words, instance)
         let client = try instance.connect()
+        let notice = OverrideNotice(instance)
         var uploads: [UploadReport] = []
         var refused: [String] = []
         for selection in selections {
             let reply = try client.ask(.change(verb: verb, selection: selection))
             guard case .changed(let changed, let problems) = reply else { throw .unexpectedReply }
+            if verb == .now || verb == .retry, !changed.isEmpty { notice.print(for: selection) }
             add(changed, to: &uploads)
             refused += problems
         }

@@ -35,6 +35,9 @@ final class EngineControl: ControlHandler {
         case .conflicts(let selection): return .conflicts(conflicts: engine.conflictReports(selection))
         case .resolve(let keep, let selection): return engine.resolve(keep, selection)
         case .flush(let selection, let timeout): return engine.flush(selection, timeout: timeout, report: report)
+        case .policy: return .policy(report: engine.policyReport())
+        case .setPolicy(let changes, let seconds): return engine.set(changes, seconds: seconds)
+        case .unsetPolicy(let keys): return engine.unset(keys)
         case .stop:
             onStop()
             return .done

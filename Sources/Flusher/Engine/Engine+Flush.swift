@@ -112,11 +112,19 @@ extension Engine {
             let now = Timestamp.now()
             let fresh = share.remaining.filter { row in
                 known[row.id] != row.path || row.schedule.attempts > 0 && row.schedule.nextAttempt ?? now <= now
+                    || isForgotten(row, id)
             }
             if !fresh.isEmpty { force(fresh, share.session) }
         } catch {
             Log.warning("flusher", "\(share.session.id): \(error)")
         }
+    }
+
+    /// Whether the wish that a row goes now was lost with a first try, and the machine's conditions hold it since.
+    private func isForgotten(_ row: JournalNode, _ volume: String) -> Bool {
+        guard row.schedule.attempts == 0 else { return false }
+        let id = RowID(volume: volume, node: row.id.value)
+        return state.inspect { $0.isHeld(id) && !$0.scheduler.isRunning(id) }
     }
 
     /// Whether nothing that is left can go on without a person.

@@ -16,8 +16,8 @@ extension Engine {
     func statusReport() -> StatusReport {
         _ = sessions(UploadSelection())
         let volumes = state.inspect { Array($0.volumes.values) }.sorted { $0.session.id < $1.session.id }
-        var conditions: [String: ConditionReport] = [:]
         let now = Timestamp.now()
+        var conditions = state.inspect { $0.policy.facts(now: now) }.report(now)
         for volume in volumes {
             let id = volume.session.id
             conditions["connection:\(id)"] = ConditionReport(volume.facts.connection, now) { $0.rawValue }
@@ -38,6 +38,7 @@ extension Engine {
         var report = VolumeReport.empty(session.description, session.places)
         report.connection = volume.connectionName
         report.error = volume.trouble
+        report.holds = volume.facts.holds.map { UploadReport.Waiting($0) }
         if report.mountpoint == nil { report.cache.bytes = session.cache.usedBytes }
         do throws(JournalError) {
             let counts = try session.journal.counts()

@@ -68,6 +68,7 @@ extension Engine {
                 var volume = Volume(session: session, now: now)
                 volume.handed = state.credentials[description.id] ?? state.credentials[nil]
                 if let old = state.volumes[description.id] { volume.facts = old.facts }
+                volume.facts.holds = state.holds(of: description, now: now)
                 volume.probeIfClosed()
                 state.failed[description.id] = nil
                 state.volumes[description.id] = volume

@@ -80,8 +80,9 @@ extension Engine {
         state.inspect { state in state.maintainAt = min(state.maintainAt, soon) }
     }
 
-    /// Reads a row anew after work on it; `isRound`: the work says that it may go on at once.
-    private func takeInAgain(_ row: RowID, _ session: VolumeSession, isRound: Bool = false) {
+    /// Reads a row anew after work on it; `isRound`: the work says that it may go on at once, `isWished`: what a person
+    /// asked for is still to be done.
+    private func takeInAgain(_ row: RowID, _ session: VolumeSession, isRound: Bool = false, isWished: Bool = false) {
         let node: JournalNode?
         do throws(JournalError) {
             node = try session.journal.node(NodeID(row.node))
@@ -97,9 +98,9 @@ extension Engine {
                 state.refusals[row] = nil
             }
             state.jobs[row] = nil
-            // What a person asked for is not done by one round of several.
-            let isSame = state.scheduler.row(row)?.sequence == node?.sequence
-            state.scheduler.finished(row, keepsForce: isRound && isSame, now: .now())
+            // What a person asked for is not done by one round of several; what is written anew is another thing.
+            let isSame = state.scheduler.row(row)?.facts.changed == node?.changedAt && node?.schedule.isPaused == false
+            state.scheduler.finished(row, keepsForce: (isRound || isWished) && isSame, now: .now())
             if let node {
                 _ = state.take(node, of: row.volume)
             } else {
@@ -157,10 +158,10 @@ extension Engine {
 
     private func fail(_ row: RowID, _ session: VolumeSession, _ error: StoreError) {
         switch error.cause {
-        case .cancelled: takeInAgain(row, session)
+        case .cancelled: takeInAgain(row, session, isWished: true)
         case .unreachable:
             lose(session, error, source: "requests")
-            takeInAgain(row, session)
+            takeInAgain(row, session, isWished: true)
         case .authentication:
             observe(row.volume) { volume, now in volume.refused(error, now) }
             takeInAgain(row, session)

@@ -2,6 +2,8 @@
 // Copyright the Moorage authors
 
 internal import Base
+internal import Conditions
+internal import Configuration
 internal import Control
 internal import Journal
 internal import ObjectStore
@@ -26,6 +28,7 @@ final class Engine: Sendable {
         var maintainAt: Double = 0
         var auditAt: Double = 0
         var isStopping = false
+        var policy = PolicyState()
         var busyUntil: Double
         /// The volume that maintenance is at.
         var maintained: String?
@@ -59,6 +62,8 @@ final class Engine: Sendable {
     /// Starts all threads; events go to `publish`, which must not block.
     func start(publish: @escaping @Sendable (ControlEvent) -> Void) throws(SystemError) {
         events.withLock { $0.publish = publish }
+        loadOverrides()
+        watchMachine()
         try run("coordinator") { self.coordinate() }
         try run("prober") { self.probe() }
         try run("maintenance") { self.maintain() }
@@ -84,6 +89,7 @@ final class Engine: Sendable {
             state.isStopping = true
             return Array(state.jobs.values)
         }
+        options.conditions?.stop()
         for job in jobs { job.cancellation.cancel() }
         if state.wait(timeout: timeout, until: { $0.threads.isEmpty ? true : nil }) == nil {
             let left = state.inspect { $0.threads.sorted().joined(separator: ", ") }
@@ -124,6 +130,8 @@ final class Engine: Sendable {
                 self.audit()
             }
             watchLoad()
+            if let end = state.inspect({ $0.policy.overrides.nextEnd }), end <= .now() { applyPolicy() }
+            cutLateWork()
             state.update { _ in }
             let pause = state.inspect { Self.pause(&$0) }
             let end = monotonicSeconds() + pause

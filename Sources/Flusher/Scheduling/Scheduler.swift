@@ -106,12 +106,14 @@ package struct Scheduler: Sendable {
 
     /// Takes in a new or changed row.
     ///
-    /// What was asked for it by a person and not begun yet is kept.
+    /// What was asked for it by a person is kept until it was begun, and for as long as nobody changed it since.
     package mutating func update(_ row: ScheduledRow, now: Timestamp) {
         var row = row
         let old = entries[row.id]
         if let old, old.row.isSame(as: row) { return }
-        if let old, old.row.facts.isForced, running[row.id] == nil { row.facts.isForced = true }
+        if let old, old.row.facts.isForced, running[row.id] == nil || old.row.facts.changed == row.facts.changed {
+            row.facts.isForced = true
+        }
         // What it waited for is asked anew when its turn comes.
         unlink(row.id)
         withdraw(row.id)

@@ -272,7 +272,8 @@ extension UploadContext {
         do throws(StoreError) {
             let md5 = try partDigest(range)
             let tag = try gate.run(cancellation) { () throws(StoreError) in
-                try store.uploadPart(
+                progress.begin(number, size: range.count)
+                return try store.uploadPart(
                     key,
                     uploadID: id,
                     number: number,

@@ -13,7 +13,7 @@ package final class RequestGate: Sendable {
         free = Monitor(limit)
     }
 
-    /// Runs `body` when there is room; throws `.cancelled` when `cancellation` came first.
+    /// Runs `body` when there is room; throws `.cancelled` when `cancellation` came first, also when it only winds down.
     func run<Value>(
         _ cancellation: any Cancellation,
         _ body: () throws(StoreError) -> Value
@@ -21,7 +21,7 @@ package final class RequestGate: Sendable {
         let token = cancellation.onCancel { [free] in free.update { _ in } }
         defer { cancellation.removeHandler(token) }
         let entered: Bool? = free.wait { count in
-            if cancellation.isCancelled { return false }
+            if cancellation.isCancelled || cancellation.isWindingDown { return false }
             guard count > 0 else { return nil }
             count -= 1
             return true

@@ -9,7 +9,13 @@ package final class TransferProgress: Sendable {
         var acknowledged: Int64 = 0
         /// Bytes handed to the network by each request in flight, by part number.
         var inFlight: [Int: Int64] = [:]
+        /// The sizes of the parts under way.
+        var sizes: [Int: Int64] = [:]
         var name: String?
+        /// When the first bytes went out (monotonic seconds), and what had been sent by then.
+        var began: (time: Double, sent: Int64)?
+
+        var sent: Int64 { inFlight.values.reduce(acknowledged, +) }
     }
 
     package let size: Int64
@@ -21,7 +27,23 @@ package final class TransferProgress: Sendable {
 
     /// Bytes acknowledged or on their way, at most the size.
     package var sent: Int64 {
-        state.withLock { min(size, $0.inFlight.values.reduce($0.acknowledged, +)) }
+        state.withLock { min(size, $0.sent) }
+    }
+
+    /// What the requests under way have still to send: of parts what is left of them, else all that is left.
+    var remainingInFlight: Int64 {
+        state.withLock { state in
+            guard !state.sizes.isEmpty else { return max(0, size - state.sent) }
+            return state.sizes.reduce(0) { $0 + max(0, $1.value - state.inFlight[$1.key, default: 0]) }
+        }
+    }
+
+    /// Bytes a second since the first of them went out; 0 when none did.
+    var rate: Double {
+        state.withLock { state in
+            guard let began = state.began else { return 0 }
+            return Double(max(0, state.sent - began.sent)) / max(0.1, monotonicSeconds() - began.time)
+        }
     }
 
     /// The protocol in use, once it is known.
@@ -35,14 +57,23 @@ package final class TransferProgress: Sendable {
         state.withLock { $0.acknowledged = bytes }
     }
 
+    /// A part of that many bytes is about to be sent.
+    func begin(_ part: Int, size: Int64) {
+        state.withLock { $0.sizes[part] = size }
+    }
+
     func sending(_ part: Int, _ bytes: Int64) {
-        state.withLock { $0.inFlight[part] = bytes }
+        state.withLock { state in
+            if state.began == nil { state.began = (monotonicSeconds(), state.sent) }
+            state.inFlight[part] = bytes
+        }
     }
 
     /// Ends a request, acknowledged or not.
     func ended(_ part: Int, acknowledged: Int64? = nil) {
         state.withLock { state in
             state.inFlight[part] = nil
+            state.sizes[part] = nil
             if let acknowledged { state.acknowledged = acknowledged }
         }
     }

@@ -5,6 +5,7 @@ internal import Base
 internal import Journal
 internal import ObjectStore
 internal import Platform
+internal import Policy
 
 /// A row being worked on, as others see it.
 final class RunningJob: Sendable {
@@ -44,6 +45,12 @@ final class RunningJob: Sendable {
     /// A PUT that is cut may still be taken by the server, and then after we looked: let it end and be replaced. What
     /// other protocols have sent counts for nothing before it is completed.
     var mayBeCutShort: Bool { progress?.protocolName != "put" }
+
+    /// Whether the requests under way are worth their end when the work is to stop.
+    var isNearlyDone: Bool {
+        guard let progress else { return false }
+        return Preemption.letsFinish(remaining: progress.remainingInFlight, rate: progress.rate)
+    }
 
     /// The content being sent.
     var generation: GenerationID? {

@@ -74,6 +74,9 @@ class Instance:
             "AWS_ACCESS_KEY_ID": ACCESS_KEY,
             "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
             "AWS_REGION": "us-east-1",
+            # The machine that the tests run on, a laptop in a train perhaps, is not what they are about.
+            "DBUS_SYSTEM_BUS_ADDRESS": f"unix:path={os.path.join(self.folder, 'no-bus')}",
+            "MOORAGE_SYSFS": os.path.join(self.folder, "no-sysfs"),
         }
         self.configure()
 
@@ -99,6 +102,16 @@ class Instance:
 
     def uploads(self):
         return json.loads(self.run("uploads", "list", "--json").stdout)["uploads"]
+
+    def policy(self):
+        return json.loads(self.run("policy", "show", "--json").stdout)
+
+    def condition(self, name):
+        return self.policy()["conditions"][name]
+
+    def holds(self):
+        """The reasons why the machine's conditions hold uploads of the one volume."""
+        return [hold["reason"] for hold in self.policy()["volumes"][0]["holds"]]
 
     def pending_files(self):
         return sum(volume["pending"]["files"] for volume in self.status()["volumes"])

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Control
+
+/// What is known and set, and what that holds up, as lines for people.
+enum PolicyText {
+    static func lines(_ report: PolicyReport) -> [String] {
+        let rows = report.conditions.sorted { $0.key < $1.key }.map { name, fact in
+            ["  \(name)", fact.value, source(fact)]
+        }
+        return ["what is known of this machine:"] + columns(rows) + overrides(report) + volumes(report)
+    }
+
+    /// What was set by hand.
+    static func overrides(_ report: PolicyReport) -> [String] {
+        guard !report.overrides.isEmpty else { return ["nothing is set by hand"] }
+        return ["set by hand:"]
+            + report.overrides.map { entry in
+                "  \(entry.key)=\(entry.value)" + (entry.until.map { " until \($0)" } ?? "")
+            }
+    }
+
+    /// What holds the uploads of each volume.
+    static func volumes(_ report: PolicyReport) -> [String] {
+        report.volumes.flatMap { volume in
+            let remote = Console.oneLine(volume.remote)
+            guard !volume.holds.isEmpty else { return ["\(remote) (\(volume.transferClass)): nothing holds uploads"] }
+            let reasons = volume.holds.map { hold in
+                Console.oneLine("  \(hold.reason) since \(hold.since)\(hold.detail.map { ": \($0)" } ?? "")")
+            }
+            return ["\(remote) (\(volume.transferClass)): uploads are held"] + reasons
+        }
+    }
+
+    private static func source(_ fact: ConditionReport) -> String {
+        fact.source == "none" ? "nobody tells" : "\(Console.oneLine(fact.source)), \(humanSeconds(fact.age)) ago"
+    }
+}

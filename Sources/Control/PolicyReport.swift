@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+/// One key that `policy set` is to set.
+package struct PolicyChange: Codable, Sendable, Hashable {
+    package var key: String
+    package var value: String
+
+    package init(key: String, value: String) {
+        self.key = key
+        self.value = value
+    }
+}
+
+/// The document of `policy show --json`: what is known, what is set, and what that holds up now.
+package struct PolicyReport: Codable, Sendable {
+    /// Something set with `policy set`.
+    package struct Override: Codable, Sendable, Hashable {
+        package var key: String
+        package var value: String
+        /// RFC 3339, UTC.
+        package var since: String
+        /// When it ends by itself; nil: when it is unset.
+        package var until: String?
+
+        package init(key: String, value: String, since: String, until: String?) {
+            self.key = key
+            self.value = value
+            self.since = since
+            self.until = until
+        }
+
+        package func encode(to encoder: any Encoder) throws {
+            var container = encoder.container(keyedBy: CodingKeys.self)
+            try container.encode(key, forKey: .key)
+            try container.encode(value, forKey: .value)
+            try container.encode(since, forKey: .since)
+            try container.encode(until, forKey: .until)
+        }
+    }
+
+    /// The rules in force for a volume, under the names of the configuration file.
+    package struct Rules: Codable, Sendable, Hashable {
+        package var allowExpensive: Bool
+        package var allowConstrained: Bool
+        package var allowCellular: Bool
+        package var allowPowerSaver: Bool
+        package var discretionary: Bool
+        package var requirePower: Bool
+        /// Percent.
+        package var batteryMinimum: Int
+
+        package init(
+            allowExpensive: Bool,
+            allowConstrained: Bool,
+            allowCellular: Bool,
+            allowPowerSaver: Bool,
+            discretionary: Bool,
+            requirePower: Bool,
+            batteryMinimum: Int
+        ) {
+            self.allowExpensive = allowExpensive
+            self.allowConstrained = allowConstrained
+            self.allowCellular = allowCellular
+            self.allowPowerSaver = allowPowerSaver
+            self.discretionary = discretionary
+            self.requirePower = requirePower
+            self.batteryMinimum = batteryMinimum
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case allowExpensive = "allow_expensive"
+            case allowConstrained = "allow_constrained"
+            case allowCellular = "allow_cellular"
+            case allowPowerSaver = "allow_power_saver"
+            case discretionary
+            case requirePower = "require_power"
+            case batteryMinimum = "battery_min"
+        }
+    }
+
+    package struct Volume: Codable, Sendable, Hashable {
+        package var id: String
+        package var remote: String
+        /// `background` or `discretionary`: the class of uploads that nobody waits for.
+        package var transferClass: String
+        package var rules: Rules
+        /// Why those wait now; empty: nothing of the machine's conditions is in their way.
+        package var holds: [UploadReport.Waiting]
+
+        package init(
+            id: String,
+            remote: String,
+            transferClass: String,
+            rules: Rules,
+            holds: [UploadReport.Waiting]
+        ) {
+            self.id = id
+            self.remote = remote
+            self.transferClass = transferClass
+            self.rules = rules
+            self.holds = holds
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case id
+            case remote
+            case transferClass = "class"
+            case rules
+            case holds
+        }
+    }
+
+    /// Every fact about the machine, by name.
+    package var conditions: [String: ConditionReport]
+    package var overrides: [Override]
+    package var volumes: [Volume]
+
+    package init(conditions: [String: ConditionReport], overrides: [Override], volumes: [Volume]) {
+        self.conditions = conditions
+        self.overrides = overrides
+        self.volumes = volumes
+    }
+}

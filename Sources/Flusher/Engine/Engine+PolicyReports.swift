@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Configuration
+internal import Control
+internal import Platform
+internal import Policy
+
+extension Engine {
+    /// The document of `policy show --json`.
+    func policyReport() -> PolicyReport {
+        _ = sessions(UploadSelection())
+        return state.inspect { state in
+            let volumes = state.volumes.values.sorted { $0.session.id < $1.session.id }.map { volume in
+                let conditions = state.conditions(of: volume.session.description)
+                return PolicyReport.Volume(
+                    id: volume.session.id,
+                    remote: volume.session.description.remote,
+                    transferClass: TransferRules(conditions).transferClass.rawValue,
+                    rules: PolicyReport.Rules(conditions),
+                    holds: volume.facts.holds.map { UploadReport.Waiting($0) }
+                )
+            }
+            return PolicyReport(
+                conditions: state.policy.facts(now: .now()).report(.now()),
+                overrides: state.policy.overrides.entries.map { PolicyReport.Override($0) },
+                volumes: volumes
+            )
+        }
+    }
+}
+
+extension MachineFacts {
+    /// Every fact with its value, source and age, by the names that `status` and `policy show` have for them.
+    func report(_ now: Timestamp) -> [String: ConditionReport] {
+        [
+            "metered": ConditionReport(metered, now, \.rawValue),
+            "low-data": ConditionReport(lowData, now, \.rawValue),
+            "cellular": ConditionReport(cellular, now, \.rawValue),
+            "connectivity": ConditionReport(connectivity, now, \.rawValue),
+            "route": ConditionReport(route, now, \.rawValue),
+            "power": ConditionReport(power, now, \.rawValue),
+            "battery": ConditionReport(charge, now) { $0.map { "\($0)%" } ?? "unknown" },
+            "power-profile": ConditionReport(profile, now, \.rawValue),
+        ]
+    }
+}
+
+extension PolicyReport.Override {
+    init(_ entry: PolicyOverride) {
+        self.init(
+            key: entry.key,
+            value: entry.value,
+            since: Timestamp(seconds: entry.set).rfc3339,
+            until: entry.until.map { Timestamp(seconds: $0).rfc3339 }
+        )
+    }
+}
+
+extension PolicyReport.Rules {
+    init(_ conditions: UploadConditions) {
+        self.init(
+            allowExpensive: conditions.allowExpensive,
+            allowConstrained: conditions.allowConstrained,
+            allowCellular: conditions.allowCellular,
+            allowPowerSaver: conditions.allowPowerSaver,
+            discretionary: conditions.discretionary,
+            requirePower: conditions.requirePower,
+            batteryMinimum: conditions.batteryMinimum
+        )
+    }
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import Configuration
+import Glibc
+import Platform
+import Testing
+
+@Suite struct PolicyOverridesTests {
+    private let now = Timestamp(seconds: 1_800_000_000)
+
+    private func overrides(_ items: (key: String, value: String, seconds: Double?)...) throws -> PolicyOverrides {
+        var overrides = PolicyOverrides()
+        for item in items { try overrides.set(item.key, to: item.value, for: item.seconds, now: now) }
+        return overrides
+    }
+
+    private func path() throws -> String {
+        let folder = "/tmp/moorage-overrides-\(Randomness.hexadecimal(bytes: 6))"
+        try Files.makeDirectories(folder)
+        return folder + "/policy.json"
+    }
+
+    @Test func theLastWordCountsAndAutoTakesItBack() throws {
+        var overrides = try overrides(("metered", "yes", nil), ("metered", "no", 60), ("low-data", "on", nil))
+        #expect(overrides.entries.map(\.key) == ["low-data", "metered"])
+        #expect(overrides["metered"]?.value == "no" && overrides["metered"]?.until == now.seconds + 60)
+        try overrides.set("metered", to: "auto", for: nil, now: now)
+        #expect(overrides["metered"] == nil)
+        try overrides.unset(["low-data"])
+        #expect(overrides.entries.isEmpty)
+    }
+
+    @Test(arguments: [
+        ("metered", "maybe"), ("low-data", "yes"), ("battery_min", "101"), ("battery_min", ""), ("quiet_period", "1s"),
+        ("discretionary", "auto"), ("", "yes"),
+    ])
+    func wrongKeysAndValuesAreRefused(_ key: String, _ value: String) throws {
+        var overrides = PolicyOverrides()
+        #expect(throws: ConfigurationError.self) { try overrides.set(key, to: value, for: nil, now: now) }
+        #expect(overrides.entries.isEmpty)
+    }
+
+    @Test func itEndsWhenItsTimeIsOver() throws {
+        var overrides = try overrides(("metered", "yes", 60), ("low-data", "on", nil))
+        #expect(overrides.nextEnd == now.advanced(bySeconds: 60))
+        let early = overrides.expire(at: now.advanced(bySeconds: 59))
+        #expect(!early)
+        let late = overrides.expire(at: now.advanced(bySeconds: 60))
+        #expect(late && overrides.entries.map(\.key) == ["low-data"])
+    }
+
+    @Test func aClockThatIsSetBackDoesNotMakeItLast() throws {
+        var overrides = try overrides(("metered", "yes", 60))
+        let same = overrides.expire(at: now)
+        #expect(!same)
+        let isOver = overrides.expire(at: now.advanced(bySeconds: -3600))
+        #expect(isOver && overrides.entries.isEmpty)
+    }
+
+    @Test func theyReadBackAndNobodyElseReadsThem() throws {
+        let path = try path()
+        #expect(try PolicyOverrides(loading: path).entries.isEmpty, "no file is nothing set")
+        let overrides = try overrides(("metered", "yes", 60), ("battery_min", "35", nil))
+        try overrides.save(to: path)
+        #expect(try PolicyOverrides(loading: path) == overrides)
+        #expect(try FileStatus.of(path).map { $0.mode & 0o777 } == 0o600)
+        try Files.writeAtomically(path, Array("{".utf8))
+        #expect(throws: ConfigurationError.self) { _ = try PolicyOverrides(loading: path) }
+    }
+
+    @Test func settingsAreOverriddenOneByOne() throws {
+        var values = OptionValues()
+        values.set(.requirePower, .flag(true))
+        values.set(.batteryMinimum, .number(40))
+        let conditions = UploadConditions(values)
+        #expect(conditions.requirePower && conditions.batteryMinimum == 40 && !conditions.allowExpensive)
+        #expect(conditions.allowCellular, "the table's default")
+        let overrides = try overrides(("battery_min", "5", nil), ("require_power", "off", nil), ("metered", "yes", nil))
+        let changed = conditions.overridden(by: overrides)
+        #expect(changed.batteryMinimum == 5 && !changed.requirePower && changed.allowCellular)
+        #expect(conditions.overridden(by: PolicyOverrides()) == conditions)
+    }
+
+    @Test(arguments: [
+        ("http://127.0.0.1:9000", true), ("http://localhost", true), ("https://[::1]:9000", true),
+        ("https://s3.example.net", false), ("http://127.example.net:1", false), ("http://192.0.2.1", false),
+        ("http://localhost.example.net", false),
+    ])
+    func aRemoteIsKnownToBeOnThisMachine(_ endpoint: String, _ isLocal: Bool) throws {
+        var values = OptionValues()
+        values.set(.endpoint, .text(endpoint))
+        let volume = try VolumeDescription(bucket: "b", prefix: "", values: values, environment: [:])
+        #expect(volume.isOnThisMachine == isLocal)
+    }
+
+    @Test func amazonIsNotOnThisMachine() throws {
+        let volume = try VolumeDescription(bucket: "b", prefix: "", values: OptionValues(), environment: [:])
+        #expect(!volume.isOnThisMachine && volume.conditions == UploadConditions())
+    }
+}

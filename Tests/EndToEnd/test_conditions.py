@@ -1,0 +1,361 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the Moorage authors
+"""Uploads that nobody waits for wait for the machine: its network, its power, and what a person set."""
+
+import json
+import os
+import re
+import stat
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from harness.machine import NETWORK_MANAGER, NEW_PROFILES, OLD_PROFILES, Bus, write_supplies
+from harness.processes import run, wait_until
+from harness.trees import all_keys, sha256_of_object, write_file, write_random_file
+
+MIB = 1 << 20
+PART = 5 * MIB
+# What bytes may take to stop.
+CLOSING = 10
+# For what is only to happen at all, on a machine that has much else to do.
+PATIENCE = 60
+
+
+@pytest.fixture
+def bus(folder, stack, instance):
+    """A system bus that the instance sees, with nothing on it yet."""
+    bus = Bus(folder)
+    stack.callback(bus.stop)
+    instance.environment["DBUS_SYSTEM_BUS_ADDRESS"] = bus.address
+    return bus
+
+
+def waiting(instance):
+    """The reasons of all uploads that wait, sorted, without those that pass by themselves."""
+    reasons = {item["reason"] for upload in instance.uploads() for item in upload["waiting"]}
+    return sorted(reasons - {"quiet", "backoff"})
+
+
+def expect_held(instance, *reasons, timeout=PATIENCE):
+    wait_until(lambda: waiting(instance) == sorted(reasons), timeout, f"uploads held by {reasons}")
+
+
+def expect_done(instance, timeout=PATIENCE):
+    wait_until(lambda: instance.pending_files() == 0, timeout, "uploads to go on by themselves")
+
+
+def standing(proxy):
+    """How many bytes went through the proxy when none do, what was on its way already included; else nothing."""
+    count = proxy.body_bytes()
+    time.sleep(1)
+    return count if proxy.body_bytes() == count else 0
+
+
+def keys(client):
+    return sorted(all_keys(client, "bucket"))
+
+
+def write_small(mount, name="a"):
+    write_file(mount / name, b"content of " + name.encode())
+
+
+@pytest.mark.parametrize(
+    "settings,loss",
+    [
+        ({"upload_protocol": "s3-multipart", "part_size": "5M", "parallel_parts": 2}, 2 * PART),
+        ({"upload_protocol": "auto"}, MIB // 4),
+    ],
+    ids=["s3-multipart", "ietf-resumable"],
+)
+def test_a_network_that_becomes_metered_stops_an_upload(server, proxy, instance, bus, seed, settings, loss):
+    manager = bus.network_manager()
+    instance.configure(**settings)
+    mount = instance.mount("s3://bucket")
+    proxy.limit(up=3 * MIB)
+    proxy.zero()
+    before = server.body_bytes()
+    size = 48 * MIB
+    digest = write_random_file(mount / "big", size, seed)
+    wait_until(lambda: proxy.body_bytes() >= 12 * MIB, 60, "an upload under way")
+    manager.update(Metered="uint32 1")
+    stopped = wait_until(lambda: standing(proxy), CLOSING, "bytes that flow no more")
+    expect_held(instance, "expensive")
+    [upload] = instance.uploads()
+    assert upload["state"] == "waiting" and 0 < upload["sent"] < size
+    assert upload["waiting"][0]["until"] is None and "NetworkManager" in upload["waiting"][0]["detail"]
+    assert "expensive" in instance.run("uploads", "why", "--all").stdout
+    assert "held: expensive" in instance.run("status").stdout
+    assert instance.status()["volumes"][0]["holds"][0]["reason"] == "expensive"
+    # Long enough for another attempt of whatever kind.
+    time.sleep(3)
+    assert proxy.body_bytes() == stopped
+    manager.update(Metered="uint32 4")
+    wait_until(lambda: proxy.body_bytes() > stopped, PATIENCE, "bytes that flow again")
+    proxy.limit(up=64 * MIB)
+    expect_done(instance, 60)
+    assert sha256_of_object(server.client(), "bucket", "big") == digest
+    assert server.body_bytes() - before <= size + loss + 64 * 1024
+
+
+def test_what_is_nearly_done_is_let_finish(server, proxy, instance, bus, seed):
+    """The end of a part is worth more than its bytes: a part that would take a second more is not thrown away."""
+    manager = bus.network_manager()
+    instance.configure(upload_protocol="s3-multipart", part_size="5M", parallel_parts=1)
+    mount = instance.mount("s3://bucket")
+    proxy.limit(up=4 * MIB)
+    proxy.zero()
+    before = server.body_bytes()
+    digest = write_random_file(mount / "big", 6 * PART, seed)
+    wait_until(lambda: proxy.body_bytes() >= 2 * PART + MIB, 60, "a third part under way")
+    manager.update(Metered="uint32 3")
+    expect_held(instance, "expensive")
+    assert proxy.body_bytes() % PART == 0, "whole parts only"
+    assert proxy.body_bytes() < 6 * PART
+    manager.update(Metered="uint32 2")
+    expect_done(instance, 60)
+    assert sha256_of_object(server.client(), "bucket", "big") == digest
+    assert server.body_bytes() - before <= 6 * PART + 64 * 1024
+
+
+def test_a_low_battery_holds_uploads(client, instance, bus):
+    upower = bus.upower(on_battery=True, percentage=10)
+    mount = instance.mount("s3://bucket")
+    write_small(mount)
+    expect_held(instance, "battery")
+    assert instance.condition("battery")["value"] == "10%" and instance.condition("power")["value"] == "battery"
+    assert instance.condition("power")["source"] == "UPower"
+    assert keys(client) == []
+    upower.update(OnBattery="false")
+    expect_done(instance)
+
+
+@pytest.mark.parametrize("place", [OLD_PROFILES, NEW_PROFILES], ids=["old-name", "new-name"])
+def test_saving_power_holds_uploads(client, instance, bus, place):
+    profiles = bus.power_profiles("power-saver", place)
+    mount = instance.mount("s3://bucket")
+    write_small(mount)
+    expect_held(instance, "power-saver")
+    assert instance.condition("power-profile")["source"] == place[0]
+    profiles.update(ActiveProfile="'balanced'")
+    expect_done(instance)
+
+
+def test_every_reason_is_told_and_all_must_pass(client, instance, bus):
+    manager = bus.network_manager(metered=1)
+    upower = bus.upower(on_battery=True, percentage=19)
+    profiles = bus.power_profiles("power-saver")
+    manager.update(Connectivity="uint32 2")
+    mount = instance.mount("s3://bucket")
+    write_small(mount)
+    expect_held(instance, "battery", "captive-portal", "expensive", "power-saver")
+    profiles.update(ActiveProfile="'performance'")
+    manager.update(Connectivity="uint32 4")
+    expect_held(instance, "battery", "expensive", timeout=PATIENCE)
+    bus.set_charge(upower, 60)
+    expect_held(instance, "expensive")
+    assert keys(client) == []
+    manager.update(Metered="uint32 2")
+    expect_done(instance)
+
+
+def test_services_and_buses_may_die_and_return(client, instance, bus):
+    manager = bus.network_manager(metered=1)
+    mount = instance.mount("s3://bucket")
+    write_small(mount)
+    expect_held(instance, "expensive")
+    manager.stop()
+    # Nobody says any more that it is metered.
+    expect_done(instance)
+    assert instance.condition("metered")["value"] == "unknown" and instance.condition("metered")["source"] == "none"
+    bus.network_manager(metered=1)
+    wait_until(lambda: instance.holds() == ["expensive"], PATIENCE, "the service to be seen again")
+    write_small(mount, "b")
+    expect_held(instance, "expensive")
+    bus.halt()
+    expect_done(instance)
+    bus.start()
+    bus.network_manager(metered=3)
+    wait_until(lambda: instance.holds() == ["expensive"], PATIENCE, "the bus to be seen again")
+    assert keys(client) == ["a", "b"]
+
+
+def test_without_a_bus_uploads_go(client, instance):
+    mount = instance.mount("s3://bucket")
+    write_small(mount)
+    expect_done(instance)
+    conditions = instance.policy()["conditions"]
+    for name in ("metered", "cellular", "connectivity", "power", "battery", "power-profile"):
+        assert (conditions[name]["value"], conditions[name]["source"]) == ("unknown", "none")
+    assert conditions["route"]["source"] == "kernel"
+    assert instance.holds() == []
+
+
+def test_power_supplies_tell_without_upower(client, instance, folder):
+    root = os.path.join(folder, "sys")
+    instance.environment["MOORAGE_SYSFS"] = root
+    battery = {"type": "Battery", "present": 1, "status": "Discharging", "capacity": 7}
+    mouse = {"type": "Battery", "scope": "Device", "status": "Discharging", "capacity": 99}
+    write_supplies(root, AC={"type": "Mains", "online": 0}, BAT0=battery, mouse=mouse)
+    mount = instance.mount("s3://bucket")
+    write_small(mount)
+    expect_held(instance, "battery")
+    fact = instance.condition("battery")
+    assert (fact["value"], fact["source"]) == ("7%", "sysfs")
+    assert keys(client) == []
+
+
+def test_a_person_decides_for_a_while(client, instance):
+    mount = instance.mount("s3://bucket")
+    report = json.loads(instance.run("policy", "set", "metered=yes", "--for", "6s", "--json").stdout)
+    [override] = report["overrides"]
+    assert (override["key"], override["value"]) == ("metered", "yes") and override["until"] > override["since"]
+    write_small(mount)
+    expect_held(instance, "expensive")
+    assert instance.condition("metered")["source"] == "policy set"
+    assert "metered=yes until" in instance.run("policy", "show").stdout
+    # It ends by itself, although nothing observed changes.
+    expect_done(instance)
+    assert instance.policy()["overrides"] == []
+
+
+def test_what_a_person_set_outlives_the_flusher(client, instance):
+    mount = instance.mount("s3://bucket")
+    instance.run("policy", "set", "low-data=on", "battery_min=50", "--for", "2h")
+    path = os.path.join(instance.environment["MOORAGE_STATE_DIR"], "policy.json")
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    instance.kill_flusher()
+    write_small(mount)
+    expect_held(instance, "constrained")
+    volume = instance.policy()["volumes"][0]
+    assert volume["rules"]["battery_min"] == 50 and volume["class"] == "background"
+    instance.run("policy", "set", "allow_constrained=true")
+    expect_done(instance)
+    instance.run("policy", "unset")
+    assert instance.policy()["overrides"] == []
+    assert instance.policy()["volumes"][0]["rules"]["battery_min"] == 20
+
+
+def test_a_damaged_file_of_what_was_set_is_told_and_holds_nothing(client, instance):
+    path = os.path.join(instance.environment["MOORAGE_STATE_DIR"], "policy.json")
+    write_file(path, b'{"overrides": [')
+    os.chmod(path, 0o600)
+    mount = instance.mount("s3://bucket")
+    write_small(mount)
+    expect_done(instance)
+    with open(os.path.join(instance.directory("run"), "flusher.log")) as log:
+        assert "policy.json" in log.read()
+
+
+@pytest.mark.parametrize("command", [("flush",), ("uploads", "now", "--all")], ids=["flush", "now"])
+def test_who_waits_is_served_and_told(client, instance, command):
+    mount = instance.mount("s3://bucket")
+    instance.run("policy", "set", "metered=yes", "low-data=on")
+    write_small(mount)
+    expect_held(instance, "constrained", "expensive")
+    result = instance.run(*command)
+    assert re.search(r"^moorage: s3://bucket: .*although: expensive, constrained$", result.stderr, re.M)
+    expect_done(instance)
+    assert keys(client) == ["a"]
+    # What comes later waits as before, and an empty flush has nothing to tell.
+    assert instance.run("flush").stderr == ""
+    write_small(mount, "b")
+    expect_held(instance, "constrained", "expensive")
+
+
+def test_what_a_person_waits_for_goes_on_when_a_gate_closes(server, proxy, instance, bus, seed):
+    manager = bus.network_manager()
+    mount = instance.mount("s3://bucket")
+    proxy.limit(up=4 * MIB)
+    proxy.zero()
+    digest = write_random_file(mount / "big", 32 * MIB, seed)
+    with ThreadPoolExecutor() as pool:
+        flush = pool.submit(instance.flush)
+        wait_until(lambda: proxy.body_bytes() >= 4 * MIB, 60, "an upload under way")
+        manager.update(Metered="uint32 1")
+        wait_until(lambda: instance.holds() == ["expensive"], PATIENCE, "the gate to close")
+        assert not flush.done(), "it closed too late to show anything"
+        flush.result()
+    assert sha256_of_object(server.client(), "bucket", "big") == digest
+    assert instance.holds() == ["expensive"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a network namespace")
+def test_without_any_route_uploads_wait_for_one(client, instance, proxy, stack):
+    """The flusher runs where there is no network but loopback; the address is this machine's without saying so."""
+    command = ["unshare", "-n", instance.binary, "flusher", "--foreground"]
+    flusher = subprocess.Popen(
+        command, env=instance.environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    stack.callback(flusher.wait)
+    stack.callback(flusher.kill)
+    wait_until(lambda: os.path.exists(instance.directory("run/control.sock")), PATIENCE, "the flusher")
+    mount = instance.mount("s3://bucket", endpoint=proxy.url.replace("127.0.0.1", "0.0.0.0"))
+    write_small(mount)
+    expect_held(instance, "offline")
+    assert instance.condition("route")["value"] == "none"
+    assert instance.holds() == ["offline"]
+    setup = "ip link add veth0 type veth peer name veth1; ip addr add 10.9.8.7/24 dev veth0; ip link set veth0 up"
+    run(["nsenter", "-t", str(flusher.pid), "-n", "sh", "-ec", setup])
+    wait_until(lambda: instance.holds() == [], PATIENCE, "the interface to be seen")
+    assert instance.condition("route")["value"] == "local"
+    assert keys(client) == []
+
+
+def test_discretionary_uploads_wait_for_power(client, instance, bus):
+    upower = bus.upower(on_battery=True, percentage=90)
+    instance.configure(discretionary="true")
+    mount = instance.mount("s3://bucket")
+    write_small(mount)
+    expect_held(instance, "battery")
+    assert instance.policy()["volumes"][0]["class"] == "discretionary"
+    upower.update(OnBattery="false")
+    expect_done(instance)
+
+
+def test_the_device_that_traffic_takes_is_asked_for(client, instance, bus):
+    """The manager's word is about its primary connection; what the device says that has the route goes before."""
+    manager = bus.network_manager(metered=4)
+    [interface] = default_interfaces() or pytest.skip("no default route here")
+    path = manager.call(
+        "org.freedesktop.DBus.Mock.AddEthernetDevice", "mock", interface, "100"
+    ).split("'")[1]
+    bus.gdbus(
+        "call", "-d", NETWORK_MANAGER[0], "-o", path, "-m", "org.freedesktop.DBus.Mock.AddProperty",
+        "org.freedesktop.NetworkManager.Device", "Metered", "<uint32 1>",
+    )
+    mount = instance.mount("s3://bucket")
+    write_small(mount)
+    expect_held(instance, "expensive")
+    manager.update("org.freedesktop.NetworkManager.Device", path, Metered="uint32 2")
+    expect_done(instance)
+
+
+def default_interfaces():
+    with open("/proc/net/route") as table:
+        rows = [line.split() for line in table.read().splitlines()[1:]]
+    return [row[0] for row in rows if row[1] == "00000000"][:1]
+
+
+@pytest.mark.parametrize(
+    "words,problem",
+    [
+        (("set",), "KEY=VALUE"),
+        (("set", "metered"), "KEY=VALUE"),
+        (("set", "metered=maybe"), "yes, no, auto"),
+        (("set", "meterd=yes"), "did you mean metered"),
+        (("set", "battery_min=101"), "0 to 100"),
+        (("set", "quiet_period=1s"), "unknown key"),
+        (("unset", "nothing"), "unknown key"),
+        (("show", "--for", "2h"), "--for goes with set"),
+        (("set", "metered=yes", "--for", "soon"), "not a time"),
+        (("forget",), "unknown verb"),
+    ],
+)
+def test_wrong_policies_are_refused(instance, words, problem):
+    result = instance.run("policy", *words, check=False)
+    assert result.returncode in (1, 2) and problem in result.stderr
+    assert result.stderr.startswith("moorage: ") and result.stderr.count("\n") == 1
+    assert json.loads(instance.run("policy", "--json").stdout)["overrides"] == []
