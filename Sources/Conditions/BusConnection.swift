@@ -50,6 +50,8 @@ final class BusConnection {
         self.library = library
         var bus: BusLibrary.Bus?
         guard library.openSystem(&bus) >= 0, let bus else { throw .noBus }
+        // Also of the calls that matches are made of.
+        _ = library.setCallTimeout(bus, Self.callTimeout)
         self.bus = bus
     }
 

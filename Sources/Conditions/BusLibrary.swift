@@ -12,6 +12,7 @@ struct BusLibrary: Sendable {
     typealias Text = UnsafePointer<CChar>
     typealias Handler = @convention(c) (Message?, UnsafeMutableRawPointer?, UnsafeMutableRawPointer?) -> Int32
 
+    let setCallTimeout: @convention(c) (Bus, UInt64) -> Int32
     let openSystem: @convention(c) (UnsafeMutablePointer<Bus?>) -> Int32
     let closeUnreference: @convention(c) (Bus?) -> Bus?
     let addMatch:
@@ -51,6 +52,7 @@ struct BusLibrary: Sendable {
     }
 
     private init(_ symbols: Symbols) throws(Missing) {
+        setCallTimeout = try symbols.find("set_method_call_timeout")
         openSystem = try symbols.find("open_system")
         closeUnreference = try symbols.find("close_unref")
         addMatch = try symbols.find("add_match")

@@ -13,6 +13,7 @@ package struct ConditionState: Sendable {
     package static let settlingTime = 5.0
 
     private var metered: SettlingFact<MachineFacts.Metering>
+    private var lowData: SettlingFact<MachineFacts.Answer>
     private var cellular: SettlingFact<MachineFacts.Answer>
     private var connectivity: SettlingFact<MachineFacts.Connectivity>
     private var route: SettlingFact<MachineFacts.Route>
@@ -20,15 +21,23 @@ package struct ConditionState: Sendable {
     private var charge: SettlingFact<Int?>
     private var profile: SettlingFact<MachineFacts.Profile>
     private var known: MachineFacts
+    private let lowDataNetworks: Set<String>
 
     private var upower: PowerReading?
     private var supplies: PowerReading?
     private var externalPower: Bool?
     private var profiles: [String: MachineFacts.Profile] = [:]
 
-    package init(at now: Timestamp, settlingTime: Double = Self.settlingTime) {
+    /// `lowDataNetworks` names the connections over which the user wants little sent.
+    package init(
+        at now: Timestamp,
+        lowDataNetworks: Set<String> = [],
+        settlingTime: Double = Self.settlingTime
+    ) {
+        self.lowDataNetworks = lowDataNetworks
         let none = MachineFacts(at: now)
         known = none
+        lowData = SettlingFact(none.lowData, settlingTime: settlingTime) { $0 == .yes ? 1 : 0 }
         metered = SettlingFact(none.metered, settlingTime: settlingTime) { $0.isMetered ? 1 : 0 }
         cellular = SettlingFact(none.cellular, settlingTime: settlingTime) { $0 == .yes ? 1 : 0 }
         connectivity = SettlingFact(none.connectivity, settlingTime: settlingTime) { $0 == .portal ? 1 : 0 }
@@ -42,6 +51,7 @@ package struct ConditionState: Sendable {
     package var facts: MachineFacts {
         var facts = known
         facts.metered = metered.fact
+        facts.lowData = lowData.fact
         facts.cellular = cellular.fact
         facts.connectivity = connectivity.fact
         facts.route = route.fact
@@ -74,6 +84,7 @@ package struct ConditionState: Sendable {
     /// Lets time pass.
     package mutating func advance(to now: Moment) {
         metered.advance(to: now)
+        lowData.advance(to: now)
         cellular.advance(to: now)
         connectivity.advance(to: now)
         route.advance(to: now)
@@ -85,13 +96,20 @@ package struct ConditionState: Sendable {
     /// When ``advance(to:)`` changes something, in seconds of uptime; nil: not by time alone.
     package var settlesAt: Double? {
         [
-            metered.settlesAt, cellular.settlesAt, connectivity.settlesAt, route.settlesAt, power.settlesAt,
+            metered.settlesAt, lowData.settlesAt, cellular.settlesAt, connectivity.settlesAt, route.settlesAt,
+            power.settlesAt,
             charge.settlesAt, profile.settlesAt,
         ].compactMap(\.self).min()
     }
 
     private mutating func observe(_ reading: NetworkReading?, at now: Moment) {
         let source = reading == nil ? "none" : "NetworkManager"
+        known.connection.observe(reading?.title ?? "", source: source, at: now.time)
+        if !lowDataNetworks.isEmpty {
+            let name = reading?.connectionName ?? ""
+            let answer: MachineFacts.Answer = name.isEmpty ? .unknown : lowDataNetworks.contains(name) ? .yes : .no
+            lowData.observe(answer, source: answer == .unknown ? "none" : "low_data_networks", at: now)
+        }
         metered.observe(reading?.metering ?? .unknown, source: source, at: now)
         cellular.observe(reading?.cellular ?? .unknown, source: source, at: now)
         connectivity.observe(reading?.reach ?? .unknown, source: source, at: now)

@@ -9,9 +9,10 @@ package import Policy
 
 /// Tells of the machine's facts as they change.
 package protocol ConditionSource: Sendable {
-    /// Begins to tell: once everything that answers was asked, and then whenever something is another one than before or
-    /// was seen again.
-    func start(_ report: @escaping @Sendable (MachineFacts) -> Void) throws(SystemError)
+    /// Begins to tell, whenever something is another one than before or was seen again.
+    ///
+    /// With the facts comes whether everybody was asked by now.
+    func start(_ report: @escaping @Sendable (_ facts: MachineFacts, _ isComplete: Bool) -> Void) throws(SystemError)
     /// Tells no more, soon.
     func stop()
 }
@@ -22,21 +23,28 @@ package protocol ConditionSource: Sendable {
 /// is no harm for long and the age of a fact says that it still holds.
 package final class MachineWatcher: ConditionSource {
     private let systemFolder: String
+    private let lowDataNetworks: Set<String>
     /// Written to when the thread is to end.
     private let wakeUp: FileDescriptor
     private let isStopping = Lock(false)
 
-    /// `systemFolder` is `/sys`, or what stands in for it.
-    package init(systemFolder: String = "/sys") throws(SystemError) {
+    /// `systemFolder` is `/sys`, or what stands in for it; `lowDataNetworks` names the connections over which the user
+    /// wants little sent.
+    package init(systemFolder: String = "/sys", lowDataNetworks: Set<String> = []) throws(SystemError) {
         self.systemFolder = systemFolder
+        self.lowDataNetworks = lowDataNetworks
         let number = moorage_eventfd()
         guard number >= 0 else { throw SystemError.last("eventfd") }
         wakeUp = FileDescriptor(owning: number)
     }
 
-    package func start(_ report: @escaping @Sendable (MachineFacts) -> Void) throws(SystemError) {
+    package func start(
+        _ report: @escaping @Sendable (_ facts: MachineFacts, _ isComplete: Bool) -> Void
+    ) throws(SystemError) {
         try Thread.detached(name: "conditions") {
-            let loop = WatchLoop(systemFolder: self.systemFolder, wakeUp: self.wakeUp.raw, report: report)
+            let state = ConditionState(at: .now(), lowDataNetworks: self.lowDataNetworks)
+            let supplies = SupplyReader(root: self.systemFolder)
+            let loop = WatchLoop(state, supplies: supplies, wakeUp: self.wakeUp.raw, report: report)
             while !self.isStopping.withLock({ $0 }) { loop.turn() }
         }
     }

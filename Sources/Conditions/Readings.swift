@@ -26,6 +26,12 @@ package struct NetworkReading: Hashable, Sendable {
         self.connectionName = connectionName
     }
 
+    /// The name and the kind, for people.
+    var title: String {
+        connectionName.isEmpty || connectionType.isEmpty
+            ? connectionName + connectionType : "\(connectionName) (\(connectionType))"
+    }
+
     /// NetworkManager's own word, or, where it has none, what the kind of the connection says.
     var metering: MachineFacts.Metering {
         switch metered {

@@ -24,7 +24,7 @@ final class WatchLoop {
 
     private let supplies: SupplyReader
     private let wakeUp: Int32
-    private let report: @Sendable (MachineFacts) -> Void
+    private let report: @Sendable (MachineFacts, Bool) -> Void
     private let library = BusLibrary.load()
     private let routeMonitor = KernelMonitor.routes()
     private let deviceMonitor = KernelMonitor.devices()
@@ -43,11 +43,16 @@ final class WatchLoop {
         var interface: String?
     }
 
-    init(systemFolder: String, wakeUp: Int32, report: @escaping @Sendable (MachineFacts) -> Void) {
-        supplies = SupplyReader(root: systemFolder)
+    init(
+        _ state: ConditionState,
+        supplies: SupplyReader,
+        wakeUp: Int32,
+        report: @escaping @Sendable (MachineFacts, Bool) -> Void
+    ) {
+        self.state = state
+        self.supplies = supplies
         self.wakeUp = wakeUp
         self.report = report
-        state = ConditionState(at: .now())
         let way = way
         services = BusService.all { way.interface }.map { Watched(service: $0) }
     }
@@ -55,11 +60,13 @@ final class WatchLoop {
     /// Asks who is due, tells what came of it, and sleeps until there is news.
     func turn() {
         askKernel()
+        // A bus that hangs must not keep back what the kernel says.
+        if reported == nil { report(state.facts, false) }
         connect()
         for index in services.indices where services[index].dueAt <= monotonicSeconds() { ask(index) }
         state.advance(to: .now)
         let facts = state.facts
-        if facts != reported { report(facts) }
+        if facts != reported { report(facts, true) }
         reported = facts
         sleep()
     }

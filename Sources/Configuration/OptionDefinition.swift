@@ -34,6 +34,7 @@ package enum OptionName: String, Hashable, Sendable, CaseIterable {
     case discretionary
     case requirePower = "require_power"
     case batteryMinimum = "battery_min"
+    case lowDataNetworks = "low_data_networks"
     // The mount.
     case readOnly = "ro"
     case noExecution = "noexec"

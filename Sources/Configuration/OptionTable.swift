@@ -12,7 +12,7 @@ extension OptionName {
         case .uploadProtocol, .partSize, .quietPeriod, .lateRequests, .parallelFiles, .parallelParts:
             uploadDefinition
         case .allowExpensive, .allowConstrained, .allowCellular, .allowPowerSaver, .discretionary, .requirePower,
-            .batteryMinimum:
+            .batteryMinimum, .lowDataNetworks:
             conditionDefinition
         case .readOnly, .noExecution, .allowOther, .uid, .gid, .umask, .metadataAge, .kernelAge,
             .serverModificationTime, .readahead, .fsync, .close:
@@ -127,7 +127,7 @@ extension OptionName {
         case .allowExpensive:
             row(.flag, .policy, "false", "", "Send over networks that are known to be metered, unasked.")
         case .allowConstrained:
-            row(.flag, .policy, "false", "", "Send while moorage policy set low-data=on holds, unasked.")
+            row(.flag, .policy, "false", "", "Send over networks marked low-data, unasked; see low_data_networks.")
         case .allowCellular:
             row(.flag, .policy, "true", "", "Send over mobile networks that are not metered, unasked.")
         case .allowPowerSaver:
@@ -142,6 +142,14 @@ extension OptionName {
             )
         case .requirePower:
             row(.flag, .policy, "false", "", "Send only on external power, unless asked.")
+        case .lowDataNetworks:
+            row(
+                .text,
+                .flusher,
+                nil,
+                "NAMES",
+                "The NetworkManager connections over which little is to be sent, separated by commas."
+            )
         default:
             row(.number(0...100), .policy, "20", "PERCENT", "On battery, send nothing unasked below this charge.")
         }

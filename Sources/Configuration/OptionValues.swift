@@ -38,6 +38,11 @@ package struct OptionValues: Hashable, Sendable {
         return nil
     }
 
+    /// The names in a list that commas separate, without spaces around them.
+    package func names(_ name: OptionName) -> [String] {
+        (text(name) ?? "").split(separator: ",").map { String($0).trimmed }.filter { !$0.isEmpty }
+    }
+
     package func number(_ name: OptionName) -> Int64? {
         if case .number(let value) = effective(name) { return value }
         return nil

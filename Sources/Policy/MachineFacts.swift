@@ -59,6 +59,8 @@ package struct MachineFacts: Hashable, Sendable {
         case performance
     }
 
+    /// The network's name and kind, such as `Home (802-11-wireless)`; empty when nobody tells.
+    package var connection: Fact<String>
     package var metered: Fact<Metering>
     /// Whether the user wants little sent over this network.
     package var lowData: Fact<Answer>
@@ -72,6 +74,7 @@ package struct MachineFacts: Hashable, Sendable {
 
     /// Nothing is known.
     package init(at now: Timestamp) {
+        connection = Fact("", source: "none", at: now)
         metered = Fact(.unknown, source: "none", at: now)
         lowData = Fact(.unknown, source: "none", at: now)
         cellular = Fact(.unknown, source: "none", at: now)

@@ -75,11 +75,14 @@ extension Waiting {
 package enum Preemption {
     /// The longest that what is nearly done may still take, in seconds.
     package static let patience = 5.0
+    /// What is no more than this is tried to its end in any case, in bytes: a small request that is cut leaves a doubt
+    /// whether the server took it, which costs more than its end.
+    package static let small: Int64 = 2 << 20
 
     /// Whether requests that have `remaining` bytes to go, at `rate` bytes a second, are let finish.
     ///
     /// What is far from done would only cost more and be thrown away all the same.
     package static func letsFinish(remaining: Int64, rate: Double) -> Bool {
-        remaining <= 0 || rate > 0 && Double(remaining) / rate <= patience
+        remaining <= small || rate > 0 && Double(remaining) / rate <= patience
     }
 }

@@ -62,6 +62,21 @@ import Testing
         #expect(state.facts.metered.value == .unknown && state.facts.metered.source == "none")
     }
 
+    @Test func networksAreLowDataByTheirNames() {
+        var state = ConditionState(at: start, lowDataNetworks: ["Train", "Phone"], settlingTime: 5)
+        #expect(state.facts.lowData.value == .unknown)
+        state.observe(.network(NetworkReading(connectionType: "802-11-wireless", connectionName: "Phone")), at: at(0))
+        #expect(state.facts.lowData.value == .yes && state.facts.lowData.source == "low_data_networks")
+        #expect(state.facts.connection.value == "Phone (802-11-wireless)")
+        state.observe(.network(NetworkReading(connectionName: "Home")), at: at(1))
+        #expect(state.facts.connection.value == "Home" && state.facts.lowData.value == .yes)
+        state.advance(to: at(6))
+        #expect(state.facts.lowData.value == .no)
+        state.observe(.network(nil), at: at(7))
+        #expect(state.facts.lowData.value == .unknown && state.facts.connection.source == "none")
+        #expect(facts(.network(NetworkReading(connectionName: "Phone"))).lowData.source == "none", "nothing is named")
+    }
+
     @Test func ofThePowersSourcesTheBestCounts() {
         let upower = Observation.power(PowerReading(isOnBattery: true, charge: 41.9))
         let sysfs = Observation.supplies([

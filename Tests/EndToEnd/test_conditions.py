@@ -5,6 +5,7 @@
 import json
 import os
 import re
+import signal
 import stat
 import subprocess
 import time
@@ -67,8 +68,10 @@ def write_small(mount, name="a"):
     [
         ({"upload_protocol": "s3-multipart", "part_size": "5M", "parallel_parts": 2}, 2 * PART),
         ({"upload_protocol": "auto"}, MIB // 4),
+        # One request has no parts to keep.
+        ({"upload_protocol": "put"}, 48 * MIB),
     ],
-    ids=["s3-multipart", "ietf-resumable"],
+    ids=["s3-multipart", "ietf-resumable", "put"],
 )
 def test_a_network_that_becomes_metered_stops_an_upload(server, proxy, instance, bus, seed, settings, loss):
     manager = bus.network_manager()
@@ -84,7 +87,8 @@ def test_a_network_that_becomes_metered_stops_an_upload(server, proxy, instance,
     stopped = wait_until(lambda: standing(proxy), CLOSING, "bytes that flow no more")
     expect_held(instance, "expensive")
     [upload] = instance.uploads()
-    assert upload["state"] == "waiting" and 0 < upload["sent"] < size
+    assert upload["state"] == "waiting" and upload["sent"] < size
+    assert (upload["sent"] > 0) == (upload["protocol"] != "put")
     assert upload["waiting"][0]["until"] is None and "NetworkManager" in upload["waiting"][0]["detail"]
     assert "expensive" in instance.run("uploads", "why", "--all").stdout
     assert "held: expensive" in instance.run("status").stdout
@@ -191,6 +195,36 @@ def test_without_a_bus_uploads_go(client, instance):
         assert (conditions[name]["value"], conditions[name]["source"]) == ("unknown", "none")
     assert conditions["route"]["source"] == "kernel"
     assert instance.holds() == []
+
+
+def test_a_bus_that_hangs_holds_nothing_up(client, instance, bus, folder):
+    """It takes connections and never answers: what the kernel says is known all the same."""
+    root = os.path.join(folder, "sys")
+    instance.environment["MOORAGE_SYSFS"] = root
+    write_supplies(root, AC={"type": "Mains", "online": 1})
+    os.kill(bus.process.pid, signal.SIGSTOP)
+    mount = instance.mount("s3://bucket")
+    write_small(mount)
+    expect_done(instance)
+    fact = instance.condition("power")
+    assert (fact["value"], fact["source"]) == ("external", "sysfs")
+
+
+def test_networks_are_low_data_by_their_names(client, instance, bus):
+    manager = bus.network_manager()
+    name = "org.freedesktop.NetworkManager"
+    path = "/org/freedesktop/NetworkManager/ActiveConnection/7"
+    values = "{'Id': <'My phone'>, 'Type': <'802-11-wireless'>}"
+    manager.call("org.freedesktop.DBus.Mock.AddObject", path, f"{name}.Connection.Active", values, "[]")
+    # The mock cannot tell of a path that changes.
+    manager.call("org.freedesktop.DBus.Mock.AddProperty", name, "PrimaryConnection", f"<objectpath '{path}'>")
+    instance.configure(low_data_networks="Train, My phone")
+    mount = instance.mount("s3://bucket")
+    write_small(mount)
+    expect_held(instance, "constrained")
+    assert instance.condition("connection")["value"] == "My phone (802-3-ethernet)"
+    manager.update(f"{name}.Connection.Active", path, Id="'Home'")
+    expect_done(instance)
 
 
 def test_power_supplies_tell_without_upower(client, instance, folder):

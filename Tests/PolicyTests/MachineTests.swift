@@ -160,8 +160,8 @@ import Testing
     }
 
     @Test func whatIsNearlyDoneIsLetFinish() {
-        #expect(Preemption.letsFinish(remaining: 0, rate: 0))
-        #expect(!Preemption.letsFinish(remaining: 1, rate: 0))
+        #expect(Preemption.letsFinish(remaining: Preemption.small, rate: 0))
+        #expect(!Preemption.letsFinish(remaining: Preemption.small + 1, rate: 0))
         #expect(Preemption.letsFinish(remaining: 5_000_000, rate: 1_000_000))
         #expect(!Preemption.letsFinish(remaining: 5_000_001, rate: 1_000_000))
     }

@@ -36,7 +36,10 @@ enum FlusherCommand {
         let policy = instance.configuration.policy
         options.largeUploads = policy.number(.parallelFiles).map(Int.init) ?? options.largeUploads
         options.partsPerFile = policy.number(.parallelParts).map(Int.init) ?? options.partsPerFile
-        options.conditions = try? MachineWatcher(systemFolder: ProcessEnvironment.value("MOORAGE_SYSFS") ?? "/sys")
+        options.conditions = try? MachineWatcher(
+            systemFolder: ProcessEnvironment.value("MOORAGE_SYSFS") ?? "/sys",
+            lowDataNetworks: Set(policy.names(.lowDataNetworks))
+        )
         let stores = VolumeStores(instance: instance)
         return FlusherProcess.run(options: options) { volume, credentials throws(StoreError) in
             try stores.make(volume, credentials)

@@ -168,7 +168,10 @@ extension Engine {
             let sent = state.jobs.reduce(Int64(0)) { sum, job in
                 ids.contains(job.key.volume) ? sum + (job.value.progress?.sent ?? 0) : sum
             }
-            let isOffline = ids.contains { id in state.volumes[id]?.facts.connection.value == .offline }
+            let isOffline = ids.contains { id in
+                guard let facts = state.volumes[id]?.facts else { return false }
+                return facts.connection.value == .offline || facts.holds.contains { $0.reason == .offline }
+            }
             return FlushProgress(
                 filesTotal: files,
                 filesDone: max(0, files - count),

@@ -15,7 +15,7 @@ extension Engine {
     func watchMachine() {
         guard let source = options.conditions else { return }
         do throws(SystemError) {
-            try source.start { [weak self] facts in self?.take(facts) }
+            try source.start { [weak self] facts, isComplete in self?.take(facts, isComplete: isComplete) }
         } catch {
             return Log.warning("flusher", "nothing is known of networks and batteries: \(error)")
         }
@@ -33,10 +33,10 @@ extension Engine {
     }
 
     /// Takes in what is known of the machine now.
-    func take(_ facts: MachineFacts) {
+    func take(_ facts: MachineFacts, isComplete: Bool) {
         state.update { state in
             state.policy.observed = facts
-            state.policy.isWatched = true
+            if isComplete { state.policy.isWatched = true }
         }
         applyPolicy()
     }
@@ -133,7 +133,7 @@ extension Engine {
     struct PolicyState {
         var observed = MachineFacts(at: .now())
         var overrides = PolicyOverrides()
-        /// The machine was looked at.
+        /// Everybody was asked.
         var isWatched = false
         /// Work that is let end what is nearly done, and until when (monotonic seconds).
         var stops: [(job: RunningJob, end: Double)] = []

@@ -35,6 +35,7 @@ extension MachineFacts {
     /// Every fact with its value, source and age, by the names that `status` and `policy show` have for them.
     func report(_ now: Timestamp) -> [String: ConditionReport] {
         [
+            "connection": ConditionReport(connection, now) { $0.isEmpty ? "unknown" : $0 },
             "metered": ConditionReport(metered, now, \.rawValue),
             "low-data": ConditionReport(lowData, now, \.rawValue),
             "cellular": ConditionReport(cellular, now, \.rawValue),

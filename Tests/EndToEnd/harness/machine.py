@@ -43,6 +43,8 @@ class Service:
 
     def add(self, interface, name, value):
         self.call(f"{MOCK}.AddProperty", interface, name, value)
+        # Nothing tells of a property that is new; whoever asked before knows nothing of it.
+        self.update(interface, **{name: value.strip("<>")})
 
     def update(self, interface=None, path=None, **values):
         """Changes properties, with the signal that tells of it; values are in GVariant's text form."""
