@@ -7,6 +7,7 @@ internal import CXXHash
 internal import Glibc
 internal import ObjectStore
 internal import Platform
+internal import Synchronization
 
 /// Bytes of remote objects on the local disk, one sparse file an object version.
 ///
@@ -54,6 +55,12 @@ package final class BlockCache: Sendable {
         let writer: ArrivalWriter
         let condition: CacheCondition
         let wholeObjectLimit: Int64
+        let thrift = Thrift()
+    }
+
+    /// Whether nothing is to be fetched that nobody has asked for.
+    final class Thrift: Sendable {
+        let isOn = Atomic<Bool>(false)
     }
 
     struct Registration {
@@ -110,6 +117,12 @@ package final class BlockCache: Sendable {
 
     /// How it goes with keeping what is read.
     package var health: CacheHealth { shared.condition.current }
+
+    /// Whether only blocks that are read are fetched, as the network is to be spared.
+    package var isThrifty: Bool { shared.thrift.isOn.load(ordering: .relaxed) }
+
+    /// Has only blocks fetched that are read from now on, or more again; what is under way goes on.
+    package func setThrifty(_ isThrifty: Bool) { shared.thrift.isOn.store(isThrifty, ordering: .relaxed) }
 
     /// A reader of one object version; the object stays in the cache while the reader lives.
     package func reader(of key: ObjectKey, version: ObjectVersion) -> CacheReader {
@@ -171,7 +184,7 @@ package final class BlockCache: Sendable {
 
     /// What a reader may have ahead, in bytes: as much as every other one that reads now.
     func share(of reader: CacheReader) -> Int64 {
-        max(1 << 20, Self.readaheadBudget / Int64(readers.count(with: reader.stamp)))
+        isThrifty ? 0 : max(1 << 20, Self.readaheadBudget / Int64(readers.count(with: reader.stamp)))
     }
 
     private func pin(

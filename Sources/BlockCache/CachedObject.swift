@@ -44,6 +44,7 @@ package final class CachedObject: Sendable {
     let readers = Atomic<Int>(0)
     private let source: any RangeSource
     private let wholeObjectLimit: Int64
+    private let thrift: BlockCache.Thrift
     private let budget: FetchBudget
     private let writer: ArrivalWriter
 
@@ -81,6 +82,7 @@ package final class CachedObject: Sendable {
         self.name = name
         self.source = source
         wholeObjectLimit = shared.wholeObjectLimit
+        thrift = shared.thrift
         budget = shared.budget
         writer = shared.writer
         condition = shared.condition
@@ -203,7 +205,8 @@ package final class CachedObject: Sendable {
         for block in geometry.blocks(in: range) where state.blocks[block] == .missing {
             awaitMissing(block, &state, range, &step)
         }
-        let demand = version.size <= wholeObjectLimit ? ByteRange(0, version.size) : range
+        let fitsWhole = version.size <= wholeObjectLimit && !thrift.isOn.load(ordering: .relaxed)
+        let demand = fitsWhole ? ByteRange(0, version.size) : range
         let isMissing = geometry.blocks(in: range).contains { state.blocks[$0] == .missing }
         if isMissing || !ahead.isEmpty { plan(&state, demand, isMissing: isMissing, ahead, &step) }
         let isWaiting = !step.awaited.isEmpty || step.toStart.contains { $0.range.intersection(range) != nil }

@@ -9,7 +9,11 @@ internal import Platform
 package final class FlusherLink: Sendable {
     private struct State {
         var isWakeWanted = true
+        /// What the machine's conditions hold may be something else by now.
+        var isPolicyWanted = true
         var isClosed = false
+
+        var hasWork: Bool { isWakeWanted || isPolicyWanted }
     }
 
     /// The time between two wakes, in seconds.
@@ -19,6 +23,7 @@ package final class FlusherLink: Sendable {
     let volume: String
     private let credentials: HandedCredentials?
     private let onEvent: @Sendable (ControlEvent) -> Void
+    private let onPolicy: @Sendable (PolicyReport.Volume) -> Void
     private let state = Monitor(State())
     /// How many callers of ``settle(_:)`` have a connection of their own.
     let settling = Monitor(0)
@@ -27,19 +32,22 @@ package final class FlusherLink: Sendable {
 
     /// Starts the link's two threads.
     ///
-    /// `onEvent` gets the events of this volume on one of them.
+    /// `onEvent` gets the events of this volume on one of them, `onPolicy` what holds its transfers on the other, at the
+    /// beginning and whenever it may have changed.
     ///
     /// `credentials` are handed to every flusher that is met, see ``ControlRequest/credentials(volume:credentials:)``.
     package init(
         launcher: FlusherLauncher,
         volume: String,
         credentials: HandedCredentials?,
+        onPolicy: @escaping @Sendable (PolicyReport.Volume) -> Void = { _ in },
         onEvent: @escaping @Sendable (ControlEvent) -> Void
     ) throws(SystemError) {
         self.launcher = launcher
         self.volume = volume
         self.credentials = credentials
         self.onEvent = onEvent
+        self.onPolicy = onPolicy
         try Thread.detached(name: "flusher-wake") { self.runWaking() }
         try Thread.detached(name: "flusher-events") { self.runReading() }
     }
@@ -71,15 +79,19 @@ package final class FlusherLink: Sendable {
         var pause = 0.1
         // With the first wake the flusher reads the settings anew, which may be others than those of the last mount.
         var isFirst = true
-        while let isClosed = state.wait(timeout: nil, until: { $0.isWakeWanted || $0.isClosed ? $0.isClosed : nil }) {
+        while let isClosed = state.wait(timeout: nil, until: { $0.hasWork || $0.isClosed ? $0.isClosed : nil }) {
             if isClosed, !state.inspect({ $0.isWakeWanted }) { break }
             do throws(ControlError) {
                 let connected = try reuse(client)
                 client = connected
                 // Cleared before the request: a change made while it is under way asks for another.
-                state.inspect { $0.isWakeWanted = false }
-                _ = try connected.call(.wake(volume: isFirst ? nil : volume), timeout: 30)
+                let isWakeWanted = state.inspect { state in
+                    defer { state.isWakeWanted = false }
+                    return state.isWakeWanted
+                }
+                if isWakeWanted { _ = try connected.call(.wake(volume: isFirst ? nil : volume), timeout: 30) }
                 isFirst = false
+                try learnPolicy(connected)
                 state.update { _ in }
                 pause = 0.1
                 // A copy of many files asks for a wake each: the flusher looks at all of them at once.
@@ -98,6 +110,25 @@ package final class FlusherLink: Sendable {
         state.update { $0.isWakeWanted = false }
     }
 
+    /// Asks what holds the volume's transfers now, where that may have changed.
+    private func learnPolicy(_ client: ControlClient) throws(ControlError) {
+        let isWanted = state.inspect { state in
+            defer { state.isPolicyWanted = false }
+            return state.isPolicyWanted
+        }
+        guard isWanted else { return }
+        do throws(ControlError) {
+            guard case .policy(let report) = try client.call(.policy, timeout: 30) else { return }
+            if let volume = report.volumes.first(where: { $0.id == volume }) { onPolicy(volume) }
+        } catch {
+            // One of an earlier version does not know what is asked; of another connection it is asked again.
+            guard case .refused = error else {
+                state.inspect { $0.isPolicyWanted = true }
+                throw error
+            }
+        }
+    }
+
     private func runReading() {
         while !state.inspect({ $0.isClosed }) {
             if let client = try? launcher.connectIfRunning(program: "mount-events") {
@@ -107,8 +138,11 @@ package final class FlusherLink: Sendable {
                     _ = try client.call(.subscribe)
                     // What happened before is not known: as after an overflow.
                     onEvent(.overflow)
+                    askForPolicy()
                     while !state.inspect({ $0.isClosed }) {
-                        if let event = try client.nextEvent(timeout: nil), concernsUs(event) { onEvent(event) }
+                        guard let event = try client.nextEvent(timeout: nil), concernsUs(event) else { continue }
+                        if event.mayChangePolicy { askForPolicy() }
+                        onEvent(event)
                     }
                 } catch {
                     Log.info("control", "events: \(error)")
@@ -119,6 +153,10 @@ package final class FlusherLink: Sendable {
             }
             _ = state.wait(timeout: 0.2) { $0.isClosed ? true : nil }
         }
+    }
+
+    private func askForPolicy() {
+        state.update { $0.isPolicyWanted = true }
     }
 
     private func reuse(_ client: ControlClient?) throws(ControlError) -> ControlClient {
@@ -138,6 +176,16 @@ package final class FlusherLink: Sendable {
             .reachable(let volume, _):
             volume == self.volume
         case .overflow: true
+        }
+    }
+}
+
+extension ControlEvent {
+    /// Whether it may tell of other conditions, or of nobody knows what.
+    fileprivate var mayChangePolicy: Bool {
+        switch self {
+        case .changed, .overflow: true
+        default: false
         }
     }
 }

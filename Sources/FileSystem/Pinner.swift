@@ -134,6 +134,8 @@ final class Pinner: Sendable {
         }
     }
 
+    private static let waiting = "waits for a network that need not be spared: see moorage policy show"
+
     /// Fetches the files in order, as many as fit; returns the names of those that are held.
     private func keep(
         _ targets: [ObjectKey: Target],
@@ -175,9 +177,10 @@ final class Pinner: Sendable {
         var name: String?
         do {
             name = try cache.hold(reader)
-            let isComplete = try reader.complete(while: isWanted)
+            let isComplete = try reader.complete { isWanted() && !cache.isThrifty }
             if isComplete, let name { whole.withLock { _ = $0.insert(name) } }
-            let problem = isComplete || !isWanted() ? nil : cache.health.warning ?? "the cache does not take it"
+            let reason = cache.isThrifty ? Self.waiting : cache.health.warning ?? "the cache does not take it"
+            let problem = isComplete || !isWanted() ? nil : reason
             return (reader.residentBytes, problem, name)
         } catch {
             return (reader.residentBytes, "\(key): \(error)", name)

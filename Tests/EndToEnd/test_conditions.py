@@ -4,6 +4,7 @@
 
 import json
 import os
+import random
 import re
 import signal
 import stat
@@ -393,3 +394,33 @@ def test_wrong_policies_are_refused(instance, words, problem):
     assert result.returncode in (1, 2) and problem in result.stderr
     assert result.stderr.startswith("moorage: ") and result.stderr.count("\n") == 1
     assert json.loads(instance.run("policy", "--json").stdout)["overrides"] == []
+
+
+def test_reading_ahead_and_pins_spare_a_network_that_costs(server, instance, client, seed):
+    size = 3 * MIB
+    client.put_object(Bucket="bucket", Key="pinned", Body=random.Random(seed).randbytes(size))
+    for index in range(60):
+        client.put_object(Bucket="bucket", Key=f"large-{index}", Body=bytes(size))
+    instance.run("policy", "set", "metered=yes")
+    mount = instance.mount("s3://bucket")
+    unread = iter(range(60))
+
+    def fetched():
+        return server.stats()["body_bytes_sent"]["GET"]
+
+    def cost_of_a_page():
+        """How many bytes are fetched when the first ones of a file are read."""
+        before = fetched()
+        with open(mount / f"large-{next(unread)}", "rb", buffering=0) as file:
+            os.pread(file.fileno(), 4096, 0)
+        time.sleep(0.5)
+        return fetched() - before
+
+    wait_until(lambda: cost_of_a_page() < MIB // 2, PATIENCE, "reading ahead to end")
+    before = fetched()
+    instance.run("pin", mount / "pinned")
+    wait_until(lambda: "need not be spared" in instance.run("pins").stdout, PATIENCE, "the pin to wait")
+    assert fetched() - before < MIB
+    instance.run("policy", "unset")
+    wait_until(lambda: cost_of_a_page() >= MIB, PATIENCE, "reading ahead to go on")
+    wait_until(lambda: fetched() - before > size, PATIENCE, "the pin to be fetched")

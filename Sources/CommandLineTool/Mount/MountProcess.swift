@@ -39,10 +39,12 @@ struct MountProcess {
             let link = try FlusherLink(
                 launcher: instance.launcher,
                 volume: volume.id,
-                credentials: HandedCredentials.ofEnvironment()
-            ) { event in
-                if case .reachable(_, true) = event { remote.becameReachable() }
-            }
+                credentials: HandedCredentials.ofEnvironment(),
+                onPolicy: { cache.setThrifty($0.sparesNetwork) },
+                onEvent: { event in
+                    if case .reachable(_, true) = event { remote.becameReachable() }
+                }
+            )
             defer { link.close() }
             let fileSystem = FileSystem(
                 options: fileSystemOptions(),
@@ -236,5 +238,12 @@ extension FlusherLink {
         guard let left else { throw .interrupted }
         guard let first = left.first else { return }
         throw .notSent("\(first.path): \(first.error ?? first.state.rawValue); see moorage uploads")
+    }
+}
+
+extension PolicyReport.Volume {
+    /// Whether transfers that nobody waits for are held as the network costs, or little is to go over it.
+    fileprivate var sparesNetwork: Bool {
+        holds.contains { ["expensive", "constrained", "cellular"].contains($0.reason) }
     }
 }
