@@ -137,6 +137,31 @@ def test_a_low_battery_holds_uploads(client, instance, bus):
     expect_done(instance)
 
 
+def test_logind_tells_of_external_power_where_nobody_else_does(client, instance, bus):
+    login = bus.logind(on_external_power=False)
+    instance.configure(require_power="true")
+    mount = instance.mount("s3://bucket")
+    write_small(mount)
+    expect_held(instance, "battery")
+    assert instance.condition("power")["source"] == "logind"
+    login.update("org.freedesktop.login1.Manager", OnExternalPower="true")
+    expect_done(instance)
+
+
+def test_mobile_networks_may_be_spared(client, instance, bus):
+    manager = bus.network_manager(metered=2)
+    manager.update(PrimaryConnectionType="'gsm'")
+    instance.configure(allow_cellular="false")
+    mount = instance.mount("s3://bucket")
+    write_small(mount)
+    expect_held(instance, "cellular")
+    # Without a word of the user's on what it costs it is expensive too.
+    manager.update(Metered="uint32 0")
+    expect_held(instance, "cellular", "expensive")
+    manager.update(PrimaryConnectionType="'802-11-wireless'")
+    expect_done(instance)
+
+
 @pytest.mark.parametrize("place", [OLD_PROFILES, NEW_PROFILES], ids=["old-name", "new-name"])
 def test_saving_power_holds_uploads(client, instance, bus, place):
     profiles = bus.power_profiles("power-saver", place)
@@ -251,8 +276,8 @@ def test_a_person_decides_for_a_while(client, instance):
     expect_held(instance, "expensive")
     assert instance.condition("metered")["source"] == "policy set"
     assert "metered=yes until" in instance.run("policy", "show").stdout
-    # It ends by itself, although nothing observed changes.
-    expect_done(instance)
+    # It ends by itself, although nothing observed changes, and before everything is looked at again.
+    expect_done(instance, 30)
     assert instance.policy()["overrides"] == []
 
 

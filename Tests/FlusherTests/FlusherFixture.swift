@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 import Base
+import Conditions
 import Configuration
 import Control
 import Flusher
@@ -53,12 +54,13 @@ final class FlusherFixture: Sendable {
     }
 
     /// Starts the flusher on a thread of its own and waits until it answers.
-    func start(idle: Double? = nil) throws -> ControlClient {
-        let options = FlusherOptions(directories: directories, exitWhenIdle: idle, host: "here")
-        let store = store
+    func start(idle: Double? = nil, conditions: (any ConditionSource)? = nil) throws -> ControlClient {
+        var options = FlusherOptions(directories: directories, exitWhenIdle: idle, host: "here")
+        options.conditions = conditions
+        let (store, chosen) = (store, options)
         status.update { $0 = nil }
         try Thread.detached(name: "flusher") { [status] in
-            let code = FlusherProcess.run(options: options) { _, _ in store }
+            let code = FlusherProcess.run(options: chosen) { _, _ in store }
             status.update { $0 = code }
         }
         for _ in 0..<3000 {

@@ -108,6 +108,11 @@ class Bus:
         values = {"Type": "uint32 2", "IsPresent": "true", "Percentage": str(float(percentage))}
         service.update(f"{UPOWER[0]}.Device", path=f"{UPOWER[1]}/devices/DisplayDevice", **values)
 
+    def logind(self, on_external_power):
+        service = self.serve(LOGIND, *LOGIND, "org.freedesktop.login1.Manager")
+        service.add("org.freedesktop.login1.Manager", "OnExternalPower", f"<{str(on_external_power).lower()}>")
+        return service
+
     def power_profiles(self, profile="balanced", place=OLD_PROFILES):
         service = self.serve(place, *place, place[0])
         service.add(place[0], "ActiveProfile", f"<'{profile}'>")
