@@ -159,7 +159,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_a_mount_is_what_the_model_says(case, make_instance, proxy, server, client, seed):
     settings, trouble = CASES[case]
-    stage = Stage(make_instance, proxy, server, client, dict(metadata_age="1s") | settings)
+    stage = Stage(make_instance, proxy, server, client, dict(metadata_age="1s", late_requests="5s") | settings)
     player = stage.player()
     story = Story(player.model, seed, trouble, ["f"] if case == "on one file" else None)
     log, count = [], scaled(4_000)
