@@ -120,6 +120,8 @@ class Moorage:
         self.environment = os.environ | {
             "HOME": folder, "MOORAGE_CONFIG": folder + "/config", "MOORAGE_STATE_DIR": folder + "/state",
             "MOORAGE_CACHE_DIR": folder + "/cache", "MOORAGE_RUNTIME_DIR": folder + "/run",
+            # The battery and the network of this machine hold nothing.
+            "DBUS_SYSTEM_BUS_ADDRESS": f"unix:path={folder}/no-bus", "MOORAGE_SYSFS": folder + "/no-sysfs",
             "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1",
         }
 
