@@ -96,7 +96,9 @@ def tracer(folder, stack):
 def staging(instance):
     """The files with bytes that are not remote, by name."""
     (found,) = glob.glob(os.path.join(instance.directory("state"), "volumes", "*", "staging"))
-    return {name: os.path.join(found, name) for name in os.listdir(found)}
+    # Empty ones may have been made ahead, for files that are to come.
+    paths = {name: os.path.join(found, name) for name in os.listdir(found)}
+    return {name: path for name, path in paths.items() if os.path.getsize(path) > 0}
 
 
 def begin(instance, path, data):

@@ -11,6 +11,7 @@ import threading
 
 import pytest
 
+from harness.processes import is_alive, wait_until
 from harness.trees import random_bytes
 
 MIB = 1 << 20
@@ -190,13 +191,16 @@ def test_a_mount_ends_though_somebody_waits(instance, client, proxy):
     os.write(descriptor, b"x")
     call = Call(lambda: os.fsync(descriptor))
     held.wait()
-    os.kill(mount.pid, signal.SIGTERM)
+    process = mount.pid
+    os.kill(process, signal.SIGTERM)
     assert call.wait() in ("ENOTCONN", "ECONNABORTED", "EIO")
     held.release()
     try:
         os.close(descriptor)
     except OSError as problem:
         assert problem.errno in (errno.ENOTCONN, errno.ECONNABORTED)
+    # Until it has ended its mount may be there, cut off.
+    wait_until(lambda: not is_alive(process), 20, "the end of the mount")
     mount = mount.mount_again()
     instance.flush()
     assert body(client, "a") == b"x"
