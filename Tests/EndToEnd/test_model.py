@@ -162,7 +162,7 @@ def test_a_mount_is_what_the_model_says(case, make_instance, proxy, server, clie
     stage = Stage(make_instance, proxy, server, client, dict(metadata_age="1s", late_requests="5s") | settings)
     player = stage.player()
     story = Story(player.model, seed, trouble, ["f"] if case == "on one file" else None)
-    log, count = [], scaled(4_000)
+    log, count = [], scaled(20_000)
     try:
         while player.counts["operations"] < count:
             for operation in story.next():
