@@ -4,6 +4,7 @@
 
 import os
 import random
+import time
 
 import pytest
 
@@ -163,6 +164,28 @@ def test_lost_answers_and_a_kill_cost_no_byte_twice(instance, mount, large, prox
     large.assert_stored()
     sent = cost()[0]
     assert 10 * MIB <= sent < FEW, f"{sent} bytes were sent"
+    assert instance.conflicts() == 0
+
+
+@pytest.mark.parametrize("step", [None, "GET", "POST"], ids=["start", "list", "completion"])
+def test_a_completion_that_arrives_late_is_known_for_ours(instance, mount, large, proxy, step):
+    """What looks like a change of the source by somebody else is the edit itself."""
+    large.change(mount / "large", action=patch(30_000_000, b"one"))
+    instance.configure(quiet_period="0s", parallel_parts=1)
+    late = proxy.rule("detain", times=1, method="POST", query="uploadId")
+    instance.run("flush", "--timeout", "1", check=False)
+    late.wait_detained()
+    instance.kill_flusher()
+    if step is not None:
+        held = proxy.rule("hold", times=1, method=step, query="uploadId")
+        instance.run("flush", "--timeout", "1", check=False)
+        held.wait()
+    late.release()
+    time.sleep(1)
+    if step is not None:
+        held.release()
+    instance.flush()
+    large.assert_stored()
     assert instance.conflicts() == 0
 
 
