@@ -167,7 +167,7 @@ def test_lost_answers_and_a_kill_cost_no_byte_twice(instance, mount, large, prox
     assert instance.conflicts() == 0
 
 
-@pytest.mark.parametrize("step", [None, "GET", "POST"], ids=["start", "list", "completion"])
+@pytest.mark.parametrize("step", [None, "GET", "HEAD", "POST"], ids=["start", "list", "look", "completion"])
 def test_a_completion_that_arrives_late_is_known_for_ours(instance, mount, large, proxy, step):
     """What looks like a change of the source by somebody else is the edit itself."""
     large.change(mount / "large", action=patch(30_000_000, b"one"))
@@ -177,7 +177,8 @@ def test_a_completion_that_arrives_late_is_known_for_ours(instance, mount, large
     late.wait_detained()
     instance.kill_flusher()
     if step is not None:
-        held = proxy.rule("hold", times=1, method=step, query="uploadId")
+        pattern = dict(path="/bucket/large") if step == "HEAD" else dict(query="uploadId")
+        held = proxy.rule("hold", times=1, method=step, **pattern)
         instance.run("flush", "--timeout", "1", check=False)
         held.wait()
     late.release()

@@ -61,6 +61,7 @@ extension RowWork {
             switch result {
             case .unsupported: Log.info("flusher", "\(transfer.key): the server copies no parts, all of it is sent")
             case .failed(let error) where error.cause == .preconditionFailed:
+                if let version = try TransferCleanup(work: self).arrival(of: transfer) { return .committed(version) }
                 Log.info("flusher", "\(source.key), which part of \(transfer.key) comes from, changed: \(error)")
             default: return result
             }

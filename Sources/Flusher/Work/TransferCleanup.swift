@@ -28,6 +28,16 @@ struct TransferCleanup {
         try remove(transfer)
     }
 
+    /// The version that a completion made whose answer was lost, also one that came to pass while it was looked for: what
+    /// is put together from parts of an object takes that object's place, and looks like a change of it by somebody else.
+    ///
+    /// The upload is over in any case.
+    func arrival(of transfer: Transfer) throws(WorkFailure) -> ObjectVersion? {
+        guard transfer.phase == .committing else { return nil }
+        try endAtRemote(transfer)
+        return try committed(transfer)?.version
+    }
+
     /// Gives up an upload at the remote, then in the journal.
     func abort(_ transfer: Transfer) throws(WorkFailure) {
         try endAtRemote(transfer)
