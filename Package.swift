@@ -67,8 +67,8 @@ let package = Package(
         module("Journal", ["Base", "Platform", "Database", "CXXHash", "CShims"]),
 
         // MARK: the flusher
-        module("Configuration", ["Base", "Platform", "Digests"]),
-        module("Control", ["Base", "Platform"]),
+        module("Configuration", ["Base", "Platform", "Digests", "Policy"]),
+        module("Control", ["Base", "Platform", "Configuration"]),
         module("Policy", ["Base"]),
         module("Conditions", ["Base", "Platform", "Policy", "CShims"]),
         module(
@@ -84,7 +84,7 @@ let package = Package(
             "FileSystem",
             [
                 "Base", "Platform", "Digests", "CShims", "ObjectStore", "Database", "Catalog", "BlockCache", "Journal",
-                "Control",
+                "Control", "Policy",
             ]
         ),
         module("FuseBridge", ["Base", "Platform", "Database", "ObjectStore", "FileSystem", "CFuse", "CShims"]),

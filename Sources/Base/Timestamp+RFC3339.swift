@@ -65,6 +65,54 @@ extension Timestamp {
     }
 }
 
+extension Timestamp {
+    /// Reads a date and time of RFC 3339 section 5.6, such as `2026-11-20T06:00:00Z` or `2026-11-20 07:00:00.5+01:00`.
+    ///
+    /// Nil for another text, for a date that no calendar has, and for years before 1970 or after 2200.
+    package init?(rfc3339 text: String) {
+        var rest = Substring(text)[...]
+        func number(_ digits: Int, before mark: String) -> Int? {
+            let field = rest.prefix(digits)
+            guard field.utf8.count == digits, field.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
+            rest = rest.dropFirst(digits)
+            guard mark.isEmpty || rest.first.map({ mark.contains($0) }) == true else { return nil }
+            rest = rest.dropFirst(mark.isEmpty ? 0 : 1)
+            return Int(field)
+        }
+        guard let year = number(4, before: "-"), let month = number(2, before: "-"), let day = number(2, before: "Tt "),
+            let hour = number(2, before: ":"), let minute = number(2, before: ":"), let second = number(2, before: ""),
+            (1970...2200).contains(year), (1...12).contains(month), (1...31).contains(day), hour < 24, minute < 60,
+            second <= 60
+        else { return nil }
+        let civil = Civil(year: year, month: month, day: day, hour: hour, minute: minute, second: min(second, 59))
+        let time = Timestamp(civil)
+        guard time.civil == civil, let nanoseconds = Self.fraction(&rest), let offset = Self.offset(rest) else {
+            return nil
+        }
+        self.init(seconds: time.seconds - offset, nanoseconds: nanoseconds)
+    }
+
+    /// Takes `.` and digits from the front of a text, if they are there.
+    private static func fraction(_ text: inout Substring) -> Int64? {
+        guard text.first == "." else { return 0 }
+        let digits = text.dropFirst().prefix { ("0"..."9").contains($0) }
+        text = text.dropFirst(digits.count + 1)
+        guard !digits.isEmpty else { return nil }
+        return Int64((digits + "000000000").prefix(9))
+    }
+
+    /// Seconds ahead of UTC, of `Z` or `+HH:MM`.
+    private static func offset(_ text: Substring) -> Int64? {
+        if text == "Z" || text == "z" { return 0 }
+        let parts = text.dropFirst().split(separator: ":", omittingEmptySubsequences: false)
+        guard text.first == "+" || text.first == "-", parts.count == 2,
+            parts.allSatisfy({ $0.utf8.count == 2 && $0.utf8.allSatisfy { (0x30...0x39).contains($0) } }),
+            let hours = Int64(parts[0]), let minutes = Int64(parts[1]), hours < 24, minutes < 60
+        else { return nil }
+        return (text.first == "-" ? -1 : 1) * (hours * 3600 + minutes * 60)
+    }
+}
+
 /// A number in decimal digits with leading zeros up to `width`.
 package func padded(_ value: Int, _ width: Int) -> String {
     let digits = String(value)

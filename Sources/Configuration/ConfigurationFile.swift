@@ -3,6 +3,7 @@
 
 internal import Base
 internal import Platform
+internal import Policy
 
 /// The configuration file, read and checked: INI sections as in the AWS files and rclone.conf.
 package struct ConfigurationFile: Sendable {
@@ -13,9 +14,17 @@ package struct ConfigurationFile: Sendable {
         package var values: OptionValues
     }
 
+    /// One `[path NAME:GLOB]` section.
+    package struct Path: Sendable {
+        /// The volume's name; `*`: every volume.
+        package var volume: String
+        package var conditions: PathConditions
+    }
+
     /// `[policy]`: what holds for all volumes.
     package var policy = OptionValues()
     package var volumes: [Volume] = []
+    package var paths: [Path] = []
     /// Whether the file has passwords in it.
     package private(set) var holdsSecrets = false
 
@@ -48,6 +57,11 @@ package struct ConfigurationFile: Sendable {
 
     package func volume(named name: String) -> Volume? { volumes.first { $0.name == name } }
 
+    /// What is set for paths of a volume; `name` nil: one that was not mounted by a name.
+    package func paths(ofVolume name: String?) -> [PathConditions] {
+        paths.filter { $0.volume == "*" || $0.volume == name }.map(\.conditions)
+    }
+
     private mutating func add(_ section: INIFile.Section, _ path: String) throws(ConfigurationError) {
         let place = "\(path):\(section.line)"
         let words = section.title.split(separator: " ", maxSplits: 1).map(String.init)
@@ -59,10 +73,47 @@ package struct ConfigurationFile: Sendable {
                 throw ConfigurationError(place, "volume name \(name): use letters, digits, - _ and .")
             }
             volumes.append(try volume(named: name, section, path))
+        case ("path", let words?):
+            paths.append(try rules(forPaths: words, section, path))
         default:
-            throw ConfigurationError(place, "unknown section [\(section.title)]: [policy] or [volume NAME] is meant")
+            throw ConfigurationError(
+                place,
+                "unknown section [\(section.title)]: [policy], [volume NAME] or [path NAME:GLOB] is meant"
+            )
         }
     }
+
+    private mutating func rules(
+        forPaths words: String,
+        _ section: INIFile.Section,
+        _ path: String
+    ) throws(ConfigurationError) -> Path {
+        let place = "\(path):\(section.line)"
+        let parts = words.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+        guard parts.count == 2, parts[0] == "*" || RemoteName.isSectionName(parts[0]),
+            let pattern = PathPattern(parts[1])
+        else {
+            throw ConfigurationError(
+                place,
+                "[\(section.title)]: [path NAME:GLOB] is meant, where NAME is that of a [volume NAME], or * for all"
+            )
+        }
+        guard paths.count < Self.longestPathList else {
+            throw ConfigurationError(place, "more than \(Self.longestPathList) [path NAME:GLOB] are too many")
+        }
+        _ = try values(of: section, path, allowed: [.policy])
+        var settings: [String: String] = [:]
+        for entry in section.entries {
+            guard OptionName.conditions.contains(where: { $0.rawValue == entry.key }) else {
+                throw ConfigurationError("\(path):\(entry.line)", "\(entry.key) does not belong in [\(section.title)]")
+            }
+            settings[entry.key] = entry.value
+        }
+        return Path(volume: parts[0], conditions: PathConditions(pattern: pattern.text, settings: settings))
+    }
+
+    /// How many sections for paths a file may have.
+    private static let longestPathList = 100
 
     private mutating func volume(
         named name: String,

@@ -68,6 +68,8 @@ package struct Directories: Sendable, Hashable {
     package var socketNote: String { state + "/state.socket" }
     /// What was set with `policy set` for now.
     package var policyOverrides: String { state + "/policy.json" }
+    /// What went over networks that cost, this day and this month.
+    package var budget: String { state + "/budget.json" }
     package var flusherLog: String { runtime + "/flusher.log" }
     package func mountLog(_ volume: String) -> String { runtime + "/mount-\(volume).log" }
     /// The folder of all volumes' states.

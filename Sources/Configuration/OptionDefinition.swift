@@ -34,6 +34,15 @@ package enum OptionName: String, Hashable, Sendable, CaseIterable {
     case discretionary
     case requirePower = "require_power"
     case batteryMinimum = "battery_min"
+    case window
+    case notBefore = "not_before"
+    case deadline
+    case priority
+    case lifetime
+    case retryBase = "retry_base"
+    case retryCap = "retry_cap"
+    case expensiveDaily = "expensive_daily"
+    case expensiveMonthly = "expensive_monthly"
     case lowDataNetworks = "low_data_networks"
     // The mount.
     case readOnly = "ro"
@@ -68,7 +77,7 @@ package enum OptionKind: Hashable, Sendable {
     case path
     /// One of these words.
     case choice([String])
-    /// A decimal number within the range.
+    /// A decimal number within the range, with a sign where that allows negative ones.
     case number(ClosedRange<Int64>)
     /// File mode bits in octal digits, within the range.
     case octal(ClosedRange<Int64>)
@@ -76,6 +85,10 @@ package enum OptionKind: Hashable, Sendable {
     case bytes(ClosedRange<Int64>)
     /// Time: a number with an optional `ms`, `s`, `m`, `h` or `d` (seconds when there is none), within the range.
     case seconds(ClosedRange<Double>)
+    /// Times of the week, as `TransferWindows` reads them.
+    case window
+    /// A moment, as `TimeRule` reads it.
+    case moment
 }
 
 /// Where a setting may stand.

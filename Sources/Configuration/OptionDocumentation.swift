@@ -11,7 +11,7 @@ package enum OptionDocumentation {
             [.username, .password, .bearerToken, .authorityFile, .clientCertificate, .clientKey]
         ),
         ("Uploads", [.uploadProtocol, .partSize, .quietPeriod, .lateRequests, .parallelFiles, .parallelParts]),
-        ("Conditions of uploads", OptionName.conditions + [.lowDataNetworks]),
+        ("Conditions of uploads", OptionName.conditions + OptionName.budgets + [.lowDataNetworks]),
         (
             "The mount",
             [

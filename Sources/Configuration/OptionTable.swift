@@ -14,6 +14,9 @@ extension OptionName {
         case .allowExpensive, .allowConstrained, .allowCellular, .allowPowerSaver, .discretionary, .requirePower,
             .batteryMinimum, .lowDataNetworks:
             conditionDefinition
+        case .window, .notBefore, .deadline, .priority, .lifetime, .retryBase, .retryCap, .expensiveDaily,
+            .expensiveMonthly:
+            scheduleDefinition
         case .readOnly, .noExecution, .allowOther, .uid, .gid, .umask, .metadataAge, .kernelAge,
             .serverModificationTime, .readahead, .fsync, .close:
             mountDefinition
@@ -152,6 +155,51 @@ extension OptionName {
             )
         default:
             row(.number(0...100), .policy, "20", "PERCENT", "On battery, send nothing unasked below this charge.")
+        }
+    }
+
+    private var scheduleDefinition: OptionDefinition {
+        switch self {
+        case .window:
+            row(.window, .policy, nil, "TIMES", "Send only at these times of the week, by local time, unless asked.")
+        case .notBefore:
+            row(.moment, .policy, nil, "MOMENT", "Send nothing before: a date, or so long after a file's last change.")
+        case .deadline:
+            row(
+                .moment,
+                .policy,
+                nil,
+                "MOMENT",
+                "When a file should have gone: shortly before, it goes ahead of others, and no window holds it."
+            )
+        case .priority: row(.number(-100...100), .policy, "0", "NUMBER", "Files with a higher one go first.")
+        case .lifetime:
+            row(
+                .seconds(1...31_536_000),
+                .policy,
+                "7d",
+                "TIME",
+                "What could not be sent for this time asks for attention; it goes on being tried."
+            )
+        case .retryBase:
+            row(.seconds(0.1...3600), .policy, "1s", "TIME", "The wait after a failed attempt, doubled with each more.")
+        case .retryCap: row(.seconds(1...86_400), .policy, "5m", "TIME", "The longest wait after a failed attempt.")
+        case .expensiveDaily:
+            row(
+                .bytes(1 << 20...1 << 50),
+                .flusher,
+                nil,
+                "SIZE",
+                "How much may go over metered networks a day, unasked."
+            )
+        default:
+            row(
+                .bytes(1 << 20...1 << 50),
+                .flusher,
+                nil,
+                "SIZE",
+                "How much may go over metered networks a month, unasked."
+            )
         }
     }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+internal import Policy
+
 /// A setting's parsed value.
 package enum OptionValue: Hashable, Sendable {
     case flag(Bool)
@@ -37,6 +39,8 @@ package enum OptionValue: Hashable, Sendable {
         case .octal(let range): parseNumber(text, radix: 8, range)
         case .bytes(let range): parseBytes(text).flatMap { range.contains($0) ? .number($0) : nil }
         case .seconds(let range): parseSeconds(text).flatMap { range.contains($0) ? .seconds($0) : nil }
+        case .window: TransferWindows(parsing: text) == nil ? nil : .text(text)
+        case .moment: TimeRule(parsing: text) == nil ? nil : .text(text)
         }
     }
 
@@ -49,7 +53,8 @@ package enum OptionValue: Hashable, Sendable {
     }
 
     private static func parseNumber(_ text: String, radix: Int, _ range: ClosedRange<Int64>) -> OptionValue? {
-        guard text.utf8.allSatisfy({ $0 >= 0x30 && $0 <= 0x39 }) else { return nil }
+        let digits = range.lowerBound < 0 && text.first == "-" ? text.dropFirst() : text[...]
+        guard digits.utf8.allSatisfy({ $0 >= 0x30 && $0 <= 0x39 }) else { return nil }
         return Int64(text, radix: radix).flatMap { range.contains($0) ? .number($0) : nil }
     }
 
@@ -98,6 +103,8 @@ extension OptionKind {
             "octal from \(String(range.lowerBound, radix: 8)) to \(String(range.upperBound, radix: 8))"
         case .bytes(let range): "a size from \(byteText(range.lowerBound)) to \(byteText(range.upperBound))"
         case .seconds(let range): "a time from \(secondText(range.lowerBound)) to \(secondText(range.upperBound))"
+        case .window: TransferWindows.expectation
+        case .moment: TimeRule.expectation
         }
     }
 }

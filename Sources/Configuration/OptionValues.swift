@@ -20,6 +20,13 @@ package struct OptionValues: Hashable, Sendable {
         return result
     }
 
+    /// Only those of these names.
+    package func limited(to names: [OptionName]) -> OptionValues {
+        var result = self
+        result.values = values.filter { names.contains($0.key) }
+        return result
+    }
+
     /// The value, or the table's default; nil when there is neither.
     package func effective(_ name: OptionName) -> OptionValue? {
         if let value = values[name] { return value }

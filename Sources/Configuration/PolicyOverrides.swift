@@ -7,7 +7,7 @@ internal import Platform
 
 /// One thing that a person set with `moorage policy set`.
 package struct PolicyOverride: Codable, Hashable, Sendable {
-    /// `metered`, `low-data`, or one of ``OptionName/conditions``.
+    /// `metered`, `low-data`, or one of ``PolicyOverrides/settings``.
     package let key: String
     package let value: String
     /// When it was set, in seconds since 1970.
@@ -35,7 +35,8 @@ package struct PolicyOverrides: Hashable, Sendable {
         ("metered", ["yes", "no", "auto"]), ("low-data", ["on", "off", "auto"]),
     ]
 
-    package static var keys: [String] { facts.map(\.key) + OptionName.conditions.map(\.rawValue) }
+    package static let settings = OptionName.conditions + OptionName.budgets
+    package static var keys: [String] { facts.map(\.key) + settings.map(\.rawValue) }
 
     /// Sets a key until the time that is `seconds` from now, or until it is unset.
     ///
@@ -54,7 +55,7 @@ package struct PolicyOverrides: Hashable, Sendable {
                 )
             }
         } else {
-            guard let name = OptionName.conditions.first(where: { $0.rawValue == key }) else {
+            guard let name = Self.settings.first(where: { $0.rawValue == key }) else {
                 throw ConfigurationError("policy", "unknown key \(key)\(suggestion(for: key, among: Self.keys))")
             }
             _ = try OptionValue(parsing: value, for: name.definition, at: "policy")
@@ -89,7 +90,7 @@ package struct PolicyOverrides: Hashable, Sendable {
     /// Those that stand in the option table.
     package var values: OptionValues {
         var values = OptionValues()
-        for name in OptionName.conditions {
+        for name in Self.settings {
             guard let entry = self[name.rawValue],
                 let value = try? OptionValue(parsing: entry.value, for: name.definition, at: "policy")
             else { continue }

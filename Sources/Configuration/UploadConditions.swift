@@ -2,61 +2,119 @@
 // Copyright the Moorage authors
 
 extension OptionName {
-    /// The settings that say under which conditions uploads go that nobody waits for.
+    /// The settings that say when uploads go that nobody waits for, of all volumes, of one, or of paths in it.
     package static let conditions: [OptionName] = [
         .allowExpensive, .allowConstrained, .allowCellular, .allowPowerSaver, .discretionary, .requirePower,
-        .batteryMinimum,
+        .batteryMinimum, .window, .notBefore, .deadline, .priority, .lifetime, .retryBase, .retryCap,
     ]
+    /// The settings that bound what goes over networks that cost, of all volumes together.
+    package static let budgets: [OptionName] = [.expensiveDaily, .expensiveMonthly]
 }
 
-/// Under which conditions the uploads of a volume go that nobody waits for, as its settings have it.
-package struct UploadConditions: Codable, Hashable, Sendable {
-    package var allowExpensive: Bool
-    package var allowConstrained: Bool
-    package var allowCellular: Bool
-    package var allowPowerSaver: Bool
-    package var discretionary: Bool
-    package var requirePower: Bool
-    /// Percent, 0 to 100.
-    package var batteryMinimum: Int
+/// When the uploads of a volume, or of paths in it, go that nobody waits for, as the settings have it.
+package struct UploadConditions: Hashable, Sendable {
+    /// Those of ``OptionName/conditions`` that are not the defaults of the option table.
+    package private(set) var values: OptionValues
 
-    /// The values, or the defaults of the option table.
+    /// The values, or the defaults of the option table; other settings are left out.
     package init(_ values: OptionValues = OptionValues()) {
-        allowExpensive = values.flag(.allowExpensive)
-        allowConstrained = values.flag(.allowConstrained)
-        allowCellular = values.flag(.allowCellular)
-        allowPowerSaver = values.flag(.allowPowerSaver)
-        discretionary = values.flag(.discretionary)
-        requirePower = values.flag(.requirePower)
-        batteryMinimum = Int(values.number(.batteryMinimum) ?? 20)
+        let defaults = OptionValues()
+        self.values = values.limited(to: OptionName.conditions.filter { values[$0] != defaults.effective($0) })
     }
 
-    /// The same with what a person set for now.
-    package func overridden(by overrides: PolicyOverrides) -> UploadConditions {
-        let values = overrides.values
-        var result = self
-        func replace(_ path: WritableKeyPath<UploadConditions, Bool>, _ name: OptionName) {
-            if values[name] != nil { result[keyPath: path] = values.flag(name) }
-        }
-        replace(\.allowExpensive, .allowExpensive)
-        replace(\.allowConstrained, .allowConstrained)
-        replace(\.allowCellular, .allowCellular)
-        replace(\.allowPowerSaver, .allowPowerSaver)
-        replace(\.discretionary, .discretionary)
-        replace(\.requirePower, .requirePower)
-        if values[.batteryMinimum] != nil, let charge = values.number(.batteryMinimum) {
-            result.batteryMinimum = Int(charge)
-        }
-        return result
+    package var allowExpensive: Bool { values.flag(.allowExpensive) }
+    package var allowConstrained: Bool { values.flag(.allowConstrained) }
+    package var allowCellular: Bool { values.flag(.allowCellular) }
+    package var allowPowerSaver: Bool { values.flag(.allowPowerSaver) }
+    package var discretionary: Bool { values.flag(.discretionary) }
+    package var requirePower: Bool { values.flag(.requirePower) }
+    /// Percent, 0 to 100.
+    package var batteryMinimum: Int { Int(values.number(.batteryMinimum) ?? 20) }
+    /// As `TransferWindows` reads it.
+    package var window: String? { values.text(.window) }
+    /// As `TimeRule` reads it.
+    package var notBefore: String? { values.text(.notBefore) }
+    package var deadline: String? { values.text(.deadline) }
+    package var priority: Int { Int(values.number(.priority) ?? 0) }
+    /// Seconds.
+    package var lifetime: Double { values.seconds(.lifetime) ?? 604_800 }
+    package var retryBase: Double { values.seconds(.retryBase) ?? 1 }
+    package var retryCap: Double { values.seconds(.retryCap) ?? 300 }
+
+    /// The same with what a person set for now, or with what is set for some paths.
+    package func overridden(by stronger: OptionValues) -> UploadConditions {
+        UploadConditions(values.overridden(by: stronger))
+    }
+}
+
+/// An object with a member for each setting: true or false, a number (times in seconds), or a text; null where nothing
+/// is set and there is no default.
+extension UploadConditions: Codable {
+    private struct Key: CodingKey {
+        let stringValue: String
+        let intValue: Int? = nil
+
+        init(_ name: OptionName) { stringValue = name.rawValue }
+        init?(stringValue: String) { self.stringValue = stringValue }
+        init?(intValue: Int) { nil }
     }
 
-    private enum CodingKeys: String, CodingKey {
-        case allowExpensive = "allow_expensive"
-        case allowConstrained = "allow_constrained"
-        case allowCellular = "allow_cellular"
-        case allowPowerSaver = "allow_power_saver"
-        case discretionary
-        case requirePower = "require_power"
-        case batteryMinimum = "battery_min"
+    package init(from decoder: any Decoder) throws {
+        let container = try decoder.container(keyedBy: Key.self)
+        var values = OptionValues()
+        // One of an earlier version has fewer of them.
+        for name in OptionName.conditions where container.contains(Key(name)) {
+            if try container.decodeNil(forKey: Key(name)) { continue }
+            values.set(name, try Self.value(of: name, container))
+        }
+        self.init(values)
+    }
+
+    private static func value(
+        of name: OptionName,
+        _ container: KeyedDecodingContainer<Key>
+    ) throws -> OptionValue {
+        switch name.definition.kind {
+        case .flag: .flag(try container.decode(Bool.self, forKey: Key(name)))
+        case .number, .octal, .bytes: .number(try container.decode(Int64.self, forKey: Key(name)))
+        case .seconds: .seconds(try container.decode(Double.self, forKey: Key(name)))
+        case .text, .path, .choice, .window, .moment: .text(try container.decode(String.self, forKey: Key(name)))
+        }
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: Key.self)
+        for name in OptionName.conditions {
+            switch values.effective(name) {
+            case .flag(let value): try container.encode(value, forKey: Key(name))
+            case .number(let value): try container.encode(value, forKey: Key(name))
+            case .seconds(let value): try container.encode(value, forKey: Key(name))
+            case .text(let value): try container.encode(value, forKey: Key(name))
+            case nil: try container.encodeNil(forKey: Key(name))
+            }
+        }
+    }
+}
+
+/// What is set for the paths of a volume that a pattern means.
+package struct PathConditions: Codable, Hashable, Sendable {
+    /// As `PathPattern` reads it.
+    package var pattern: String
+    /// The settings as they stand in the file, by name.
+    package var settings: [String: String]
+
+    package init(pattern: String, settings: [String: String]) {
+        self.pattern = pattern
+        self.settings = settings
+    }
+
+    /// The settings that can be read.
+    package var values: OptionValues {
+        var values = OptionValues()
+        for name in OptionName.conditions {
+            guard let text = settings[name.rawValue] else { continue }
+            if let value = try? OptionValue(parsing: text, for: name.definition, at: "path") { values.set(name, value) }
+        }
+        return values
     }
 }

@@ -42,11 +42,15 @@ package struct VolumeDescription: Codable, Hashable, Sendable {
     package var lateRequests: Double?
     /// Under which conditions uploads go; nil in a description of before: the defaults.
     package var conditions: UploadConditions?
+    /// What is set for some paths of it, in the order of the file; nil: nothing.
+    package var paths: [PathConditions]?
     package var metadataAge: Double
     /// Bytes.
     package var cacheSize: Int64
     package var cacheFree: Int64
     package var blockSize: Int64
+    /// How much content that is not sent may take here, in bytes; nil: what the disk has.
+    package var stagingLimit: Int64?
     /// Other folders than the user's, see `state_dir` and `cache_dir`.
     package var stateDirectory: String?
     package var cacheDirectory: String?
@@ -111,6 +115,7 @@ package struct VolumeDescription: Codable, Hashable, Sendable {
         cacheSize = values.number(.cacheSize) ?? 10 << 30
         cacheFree = values.number(.cacheFree) ?? 1 << 30
         blockSize = values.number(.blockSize) ?? 32 << 10
+        stagingLimit = values.number(.stagingLimit)
         stateDirectory = values.text(.stateDirectory)
         cacheDirectory = values.text(.cacheDirectory)
     }

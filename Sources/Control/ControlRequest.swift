@@ -11,6 +11,8 @@ package enum ControlRequest: Codable, Sendable {
     case credentials(volume: String?, credentials: HandedCredentials)
     /// There may be new work in a volume (nil: in any), or the network may be back: look now.
     case wake(volume: String?)
+    /// When uploads of a volume are to go was changed in its journal, which no change of a file tells of: read all of it.
+    case reread(volume: String)
     /// Answered with `status`.
     case status
     /// Answered with `uploads`; an empty selection means all.

@@ -11,9 +11,11 @@ package final class FlusherLink: Sendable {
         var isWakeWanted = true
         /// What the machine's conditions hold may be something else by now.
         var isPolicyWanted = true
+        /// The order of what is pending was changed.
+        var isRereadWanted = false
         var isClosed = false
 
-        var hasWork: Bool { isWakeWanted || isPolicyWanted }
+        var hasWork: Bool { isWakeWanted || isPolicyWanted || isRereadWanted }
     }
 
     /// The time between two wakes, in seconds.
@@ -62,6 +64,11 @@ package final class FlusherLink: Sendable {
         if isNews { state.update { _ in } }
     }
 
+    /// When what is pending is to go was changed; returns at once.
+    package func reread() {
+        state.update { $0.isRereadWanted = true }
+    }
+
     /// Ends both connections.
     ///
     /// A wake that was asked for before is sent first, within a few seconds.
@@ -91,6 +98,7 @@ package final class FlusherLink: Sendable {
                 }
                 if isWakeWanted { _ = try connected.call(.wake(volume: isFirst ? nil : volume), timeout: 30) }
                 isFirst = false
+                try askToReread(connected)
                 try learnPolicy(connected)
                 state.update { _ in }
                 pause = 0.1
@@ -108,6 +116,23 @@ package final class FlusherLink: Sendable {
         }
         client?.shutdown()
         state.update { $0.isWakeWanted = false }
+    }
+
+    private func askToReread(_ client: ControlClient) throws(ControlError) {
+        let isWanted = state.inspect { state in
+            defer { state.isRereadWanted = false }
+            return state.isRereadWanted
+        }
+        guard isWanted else { return }
+        do throws(ControlError) {
+            _ = try client.call(.reread(volume: volume), timeout: 30)
+        } catch {
+            // One of an earlier version reads everything once a minute.
+            guard case .refused = error else {
+                state.inspect { $0.isRereadWanted = true }
+                throw error
+            }
+        }
     }
 
     /// Asks what holds the volume's transfers now, where that may have changed.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+package import Configuration
+
 /// One key that `policy set` is to set.
 package struct PolicyChange: Codable, Sendable, Hashable {
     package var key: String
@@ -39,52 +41,13 @@ package struct PolicyReport: Codable, Sendable {
         }
     }
 
-    /// The rules in force for a volume, under the names of the configuration file.
-    package struct Rules: Codable, Sendable, Hashable {
-        package var allowExpensive: Bool
-        package var allowConstrained: Bool
-        package var allowCellular: Bool
-        package var allowPowerSaver: Bool
-        package var discretionary: Bool
-        package var requirePower: Bool
-        /// Percent.
-        package var batteryMinimum: Int
-
-        package init(
-            allowExpensive: Bool,
-            allowConstrained: Bool,
-            allowCellular: Bool,
-            allowPowerSaver: Bool,
-            discretionary: Bool,
-            requirePower: Bool,
-            batteryMinimum: Int
-        ) {
-            self.allowExpensive = allowExpensive
-            self.allowConstrained = allowConstrained
-            self.allowCellular = allowCellular
-            self.allowPowerSaver = allowPowerSaver
-            self.discretionary = discretionary
-            self.requirePower = requirePower
-            self.batteryMinimum = batteryMinimum
-        }
-
-        private enum CodingKeys: String, CodingKey {
-            case allowExpensive = "allow_expensive"
-            case allowConstrained = "allow_constrained"
-            case allowCellular = "allow_cellular"
-            case allowPowerSaver = "allow_power_saver"
-            case discretionary
-            case requirePower = "require_power"
-            case batteryMinimum = "battery_min"
-        }
-    }
-
     package struct Volume: Codable, Sendable, Hashable {
         package var id: String
         package var remote: String
         /// `background` or `discretionary`: the class of uploads that nobody waits for.
         package var transferClass: String
-        package var rules: Rules
+        /// The rules in force for it, under the names of the configuration file.
+        package var rules: UploadConditions
         /// Why those wait now; empty: nothing of the machine's conditions is in their way.
         package var holds: [UploadReport.Waiting]
 
@@ -92,7 +55,7 @@ package struct PolicyReport: Codable, Sendable {
             id: String,
             remote: String,
             transferClass: String,
-            rules: Rules,
+            rules: UploadConditions,
             holds: [UploadReport.Waiting]
         ) {
             self.id = id

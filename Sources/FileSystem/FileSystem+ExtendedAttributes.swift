@@ -104,12 +104,18 @@ extension FileSystem {
             let entry = try translating { try view.entry(path) }
             guard let tag = entry?.version?.entityTag else { throw .noAttribute }
             return Array(tag.fieldValue.utf8)
-        default: throw .noAttribute
+        case let word:
+            guard let wish = UploadWish(rawValue: word) else { throw .noAttribute }
+            guard let text = try translating({ try journal.node(at: path) })?.schedule.text(of: wish) else {
+                throw .noAttribute
+            }
+            return Array(text.utf8)
         }
     }
 
-    /// Sets the pin, the one of Moorage's own that can be set.
+    /// Sets the pin, or what a person wishes of the upload: the ones of Moorage's own that can be set.
     private func setOwnAttribute(_ number: InodeNumber, _ name: ObjectKey, _ value: [UInt8]) throws(FileError) {
+        if let wish = Self.wish(name) { return try reschedule(number, wish, String(decoding: value, as: UTF8.self)) }
         guard name == Self.pin else { throw .notPermitted }
         switch String(decoding: value, as: UTF8.self) {
         case "1": _ = try changePins(number) { $0.insert($1) }
@@ -132,8 +138,32 @@ extension FileSystem {
     }
 
     private func removeOwnAttribute(_ number: InodeNumber, _ name: ObjectKey) throws(FileError) {
+        if let wish = Self.wish(name) {
+            let node = try translating { try journal.node(at: path(of: number)) }
+            guard node?.schedule.text(of: wish) != nil else { throw .noAttribute }
+            return try reschedule(number, wish, "")
+        }
         guard name == Self.pin else { throw .notPermitted }
         guard try changePins(number, { $0.remove($1) }) else { throw .noAttribute }
+    }
+
+    private static func wish(_ name: ObjectKey) -> UploadWish? {
+        guard name.bytes.starts(with: own) else { return nil }
+        return UploadWish(rawValue: String(decoding: name.bytes.dropFirst(own.count), as: UTF8.self))
+    }
+
+    /// Notes a wish for the upload of what is pending at an inode's path; an empty text takes it back.
+    private func reschedule(_ number: InodeNumber, _ wish: UploadWish, _ text: String) throws(FileError) {
+        try ensureWritable()
+        let path = try path(of: number)
+        var schedule = JournalNode.Schedule()
+        guard schedule.set(wish, text, now: .now()) else { throw .invalidArgument }
+        let isPending = try translating {
+            try journal.reschedule(path) { _ = $0.set(wish, text, now: .now()) }
+        }
+        // What is at the remote already has no upload that could wait.
+        guard isPending else { throw .noAttribute }
+        onReschedule()
     }
 
     private func uploadState(of inode: Inode, _ path: ObjectKey) throws(FileError) -> UploadState {

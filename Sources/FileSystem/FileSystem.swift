@@ -33,6 +33,8 @@ package final class FileSystem: Sendable {
     private let pinner: Pinner
     /// Called after each change that the flusher should look at; must not block.
     let onChange: @Sendable () -> Void
+    /// Called when it was changed when and in which order what is pending is to go; must not block.
+    let onReschedule: @Sendable () -> Void
     /// What the flusher says about a path's upload, for the extended attributes.
     let uploadState: @Sendable (ObjectKey) -> UploadState?
     /// Has what is complete at or below a path sent now, and waits until it is at the remote.
@@ -47,6 +49,7 @@ package final class FileSystem: Sendable {
         cache: BlockCache,
         pins: PinStore,
         onChange: @escaping @Sendable () -> Void,
+        onReschedule: @escaping @Sendable () -> Void = {},
         uploadState: @escaping @Sendable (ObjectKey) -> UploadState? = { _ in nil },
         send: @escaping @Sendable (ObjectKey) throws(FileError) -> Void = { _ in }
     ) {
@@ -61,6 +64,7 @@ package final class FileSystem: Sendable {
             committer.changed()
             onChange()
         }
+        self.onReschedule = onReschedule
         self.uploadState = uploadState
         self.send = send
         stagingBound = options.stagingLimit.map { limit in

@@ -6,6 +6,7 @@ package import Configuration
 package import Control
 package import ObjectStore
 internal import Platform
+package import Policy
 
 /// How a flusher is run.
 package struct FlusherOptions: Sendable {
@@ -24,6 +25,10 @@ package struct FlusherOptions: Sendable {
     package var partsPerFile: Int
     /// Requests in flight at once, over all volumes.
     package var requests: Int
+    /// How much may go over networks that cost, of all volumes together.
+    package var budget = ByteBudget.Limits()
+    /// Who tells how hard the machine works; nil: nothing is known of it.
+    package var stress: StressReader?
     /// Who tells of the machine's network and power; nil: nothing is known of them.
     package var conditions: (any ConditionSource)?
 

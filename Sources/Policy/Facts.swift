@@ -23,14 +23,41 @@ package struct VolumeFacts: Hashable, Sendable {
     package var authentication: Fact<Authentication>
     /// Whether the disk of the state folder has room for what an upload may have to fetch first.
     package var hasDiskSpace: Fact<Bool>
-    /// Why the machine's conditions hold the volume's work; see ``Policy/holds(_:rules:isLocal:)``.
-    package var holds: [Waiting] = []
+    /// Why the machine's conditions hold the volume's work, by the rules that it goes by: first those of the volume, then
+    /// those of paths of their own.
+    package var held: [HeldRules] = [HeldRules()]
+    /// The disk or `staging_limit` has little room left for what is not sent.
+    package var isUnderPressure = false
+    /// How fast uploads went lately, in bytes a second; 0: unknown.
+    package var rate: Double = 0
+
+    /// What holds work by the volume's own rules.
+    package var holds: [Waiting] { held[0].usual }
 
     package init(at now: Timestamp) {
         connection = Fact(.unknown, source: "none", at: now)
         authentication = Fact(.unknown, source: "none", at: now)
         hasDiskSpace = Fact(true, source: "none", at: now)
     }
+}
+
+/// Why the work that goes by the same rules is held now; see ``Policy/holds(_:rules:isLocal:at:)``.
+package struct HeldRules: Hashable, Sendable {
+    /// What holds it where it has time.
+    package var discretionary: [Waiting]
+    /// What holds it where it has not, or not any longer.
+    package var risen: [Waiting]
+    /// Whether it has time.
+    package var isDiscretionary: Bool
+
+    package init(discretionary: [Waiting] = [], risen: [Waiting] = [], isDiscretionary: Bool = false) {
+        self.discretionary = discretionary
+        self.risen = risen
+        self.isDiscretionary = isDiscretionary
+    }
+
+    /// What holds work by these rules alone.
+    package var usual: [Waiting] { isDiscretionary ? discretionary : risen }
 }
 
 /// What the settings of a volume say.
@@ -60,6 +87,14 @@ package struct WorkFacts: Hashable, Sendable {
     package var isForced: Bool
     /// Needs room on the local disk first.
     package var needsDiskSpace: Bool
+    /// Which of the volume's rules it goes by, in ``VolumeFacts/held``.
+    package var rules = 0
+    /// When it should be at the remote.
+    package var deadline: Timestamp?
+    /// A person gave it time, although its rules do not.
+    package var isDiscretionary = false
+    /// How much is left to send, in bytes.
+    package var remaining: Int64 = 0
 
     package init(
         changed: Timestamp,

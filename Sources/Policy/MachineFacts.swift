@@ -71,6 +71,10 @@ package struct MachineFacts: Hashable, Sendable {
     /// The charge of the battery in percent, 0 to 100; nil: unknown, or none there.
     package var charge: Fact<Int?>
     package var profile: Fact<Profile>
+    /// Whether programs wait for a processor or a disk.
+    package var pressure: Fact<Answer>
+    /// Whether the machine is so hot that it is slowed down.
+    package var heat: Fact<Answer>
 
     /// Nothing is known.
     package init(at now: Timestamp) {
@@ -83,5 +87,7 @@ package struct MachineFacts: Hashable, Sendable {
         power = Fact(.unknown, source: "none", at: now)
         charge = Fact(nil, source: "none", at: now)
         profile = Fact(.unknown, source: "none", at: now)
+        pressure = Fact(.unknown, source: "none", at: now)
+        heat = Fact(.unknown, source: "none", at: now)
     }
 }

@@ -4,12 +4,27 @@
 extension Policy {
     /// Every reason why the machine's conditions hold work that nobody waits for; none: it may go.
     ///
-    /// `isLocal`: the remote is on this machine, to which there is always a way.
-    package static func holds(_ machine: MachineFacts, rules: TransferRules, isLocal: Bool = false) -> [Waiting] {
+    /// `isLocal`: the remote is on this machine, to which there is always a way. Without `moment` neither windows nor
+    /// budgets count.
+    package static func holds(
+        _ machine: MachineFacts,
+        rules: TransferRules,
+        isLocal: Bool = false,
+        at moment: PolicyMoment? = nil
+    ) -> [Waiting] {
+        let windows = rules.windows
         let rules = rules.inForce
         var holds: [Waiting] = []
         appendNetwork(machine, rules, isLocal, to: &holds)
         appendPower(machine, rules, to: &holds)
+        if rules.isDiscretionary { appendStress(machine, to: &holds) }
+        guard let moment else { return holds }
+        // Where nothing goes at all because the network costs, the amount does not matter.
+        if machine.metered.value.isMetered, rules.allowsExpensive, let quota = moment.quota { holds.append(quota) }
+        if let windows, !windows.isOpen(at: moment.now, moment.clock) {
+            let opening = windows.nextOpening(after: moment.now, moment.clock)
+            holds.append(Waiting(.window, since: moment.now, until: opening, detail: "no window is open"))
+        }
         return holds
     }
 
@@ -45,6 +60,13 @@ extension Policy {
         if machine.cellular.value == .yes, !rules.allowsCellular {
             holds.append(Waiting(.cellular, machine.cellular, "the network is a mobile one"))
         }
+    }
+
+    private static func appendStress(_ machine: MachineFacts, to holds: inout [Waiting]) {
+        if machine.pressure.value == .yes {
+            holds.append(Waiting(.load, machine.pressure, "programs wait for a processor or a disk"))
+        }
+        if machine.heat.value == .yes { holds.append(Waiting(.thermal, machine.heat, "the machine is hot")) }
     }
 
     private static func appendPower(_ machine: MachineFacts, _ rules: TransferRules, to holds: inout [Waiting]) {

@@ -21,11 +21,25 @@ package enum Policy {
             reasons.append(Waiting(.dependency, since: work.changed, detail: dependency))
         }
         appendConditions(work, volume: volume, to: &reasons)
-        appendHolds(work, volume: volume, to: &reasons)
+        for hold in holds(of: work, volume: volume, now: now)
+        where !reasons.contains(where: { $0.reason == hold.reason }) {
+            reasons.append(hold)
+        }
         return reasons
     }
 
     /// When to look again at work that waits for `reasons`: nil when only an event can change that.
+    package static func lookAgain(
+        _ reasons: [Waiting],
+        _ work: WorkFacts,
+        volume: VolumeFacts,
+        now: Timestamp
+    ) -> Timestamp? {
+        guard let end = lookAgain(reasons) else { return nextTurn(work, volume: volume, now: now) }
+        return min(end, nextTurn(work, volume: volume, now: now) ?? end)
+    }
+
+    /// When all `reasons` are over by themselves; nil when something must happen first.
     package static func lookAgain(_ reasons: [Waiting]) -> Timestamp? {
         var latest: Timestamp?
         for reason in reasons {
@@ -51,13 +65,6 @@ package enum Policy {
         }
         if let next = work.nextAttempt, next > now, next <= now.advanced(bySeconds: settings.longestBackoff) {
             reasons.append(Waiting(.backoff, since: work.changed, until: next))
-        }
-    }
-
-    private static func appendHolds(_ work: WorkFacts, volume: VolumeFacts, to reasons: inout [Waiting]) {
-        for hold in volume.holds where !reasons.contains(where: { $0.reason == hold.reason }) {
-            // Nobody's wish makes a way where there is none.
-            if !work.isForced || hold.reason == .offline { reasons.append(hold) }
         }
     }
 

@@ -26,6 +26,14 @@ package struct TransferRules: Hashable, Sendable {
     package var requiresPower: Bool
     /// On battery they wait below this charge, in percent, 0 to 100.
     package var minimumCharge: Int
+    /// The times at which they go; nil: at any.
+    package var windows: TransferWindows?
+    /// Nothing goes before that.
+    package var notBefore: TimeRule?
+    /// When it should have gone: see ``Policy/isDue(_:volume:now:)``.
+    package var deadline: TimeRule?
+    /// Higher goes first.
+    package var priority: Int
 
     package init(
         allowsExpensive: Bool = false,
@@ -34,7 +42,11 @@ package struct TransferRules: Hashable, Sendable {
         allowsPowerSaver: Bool = false,
         isDiscretionary: Bool = false,
         requiresPower: Bool = false,
-        minimumCharge: Int = 20
+        minimumCharge: Int = 20,
+        windows: TransferWindows? = nil,
+        notBefore: TimeRule? = nil,
+        deadline: TimeRule? = nil,
+        priority: Int = 0
     ) {
         self.allowsExpensive = allowsExpensive
         self.allowsConstrained = allowsConstrained
@@ -43,6 +55,10 @@ package struct TransferRules: Hashable, Sendable {
         self.isDiscretionary = isDiscretionary
         self.requiresPower = requiresPower
         self.minimumCharge = minimumCharge
+        self.windows = windows
+        self.notBefore = notBefore
+        self.deadline = deadline
+        self.priority = priority
     }
 
     /// Everything may go at any time.
@@ -54,6 +70,13 @@ package struct TransferRules: Hashable, Sendable {
     )
 
     package var transferClass: TransferClass { isDiscretionary ? .discretionary : .background }
+
+    /// The same for what must not wait any longer for what its class asks for besides.
+    package var risen: TransferRules {
+        var rules = self
+        rules.isDiscretionary = false
+        return rules
+    }
 
     /// The rules with what their class asks for besides.
     var inForce: TransferRules {

@@ -52,7 +52,7 @@ import Testing
             "[volume a]\nremote = ftp://x",
             "/c:2: ftp://x: this kind of remote is not supported; use s3://BUCKET[/PREFIX] or http(s)://HOST/PATH/"
         ),
-        ("[volumes]", "/c:1: unknown section [volumes]: [policy] or [volume NAME] is meant"),
+        ("[volumes]", "/c:1: unknown section [volumes]: [policy], [volume NAME] or [path NAME:GLOB] is meant"),
         ("[policy", "/c:1: section without closing ]"),
         ("[policy]\nwhat", "/c:2: neither key = value nor [section]"),
         ("[policy]\r\nquiet_period = 1\r\nwhat\r\n", "/c:3: neither key = value nor [section]"),
@@ -117,5 +117,35 @@ import Testing
         for seconds in [0, 0.25, 1, 2.5, 59, 60, 3600, 86_400, 90_000] {
             #expect(OptionValue.parseSeconds(secondText(seconds)) == seconds)
         }
+    }
+
+    @Test func pathsHaveRulesOfTheirOwn() throws {
+        let text = """
+            [volume photos]
+            remote = s3://photos
+            [path photos:*.raw]
+            discretionary = true
+            window = 22:00-06:00, Sat-Sun 00:00-24:00
+            [path *:/private/**]
+            priority = -5
+            [path other:[a-c]*]
+            deadline = +2h
+            """
+        let file = try ConfigurationFile(text: text, path: "config")
+        #expect(file.paths(ofVolume: "photos").map(\.pattern) == ["*.raw", "/private/**"])
+        #expect(file.paths(ofVolume: nil).map(\.pattern) == ["/private/**"])
+        #expect(file.paths(ofVolume: "other").map(\.pattern) == ["/private/**", "[a-c]*"])
+        let conditions = UploadConditions().overridden(by: file.paths(ofVolume: "photos")[0].values)
+        #expect(conditions.discretionary && conditions.window == "22:00-06:00, Sat-Sun 00:00-24:00")
+    }
+
+    @Test(arguments: [
+        "[path photos]\nwindow = 22:00-06:00", "[path photos:]", "[path a b:*.raw]", "[path photos:[a]\npriority = 1",
+        "[path photos:*.raw]\nregion = eu", "[path photos:*.raw]\nquiet_period = 2s",
+        "[path photos:*.raw]\nwindow = soon",
+        "[path photos:*.raw]\npriority = 101", "[path photos:*.raw]\nexpensive_daily = 10M",
+    ])
+    func wrongRulesForPathsAreRefused(_ text: String) {
+        #expect(throws: ConfigurationError.self) { try ConfigurationFile(text: text, path: "config") }
     }
 }

@@ -3,6 +3,7 @@
 
 import Base
 import Configuration
+import Foundation
 import Glibc
 import Platform
 import Testing
@@ -78,9 +79,29 @@ import Testing
         #expect(conditions.requirePower && conditions.batteryMinimum == 40 && !conditions.allowExpensive)
         #expect(conditions.allowCellular, "the table's default")
         let overrides = try overrides(("battery_min", "5", nil), ("require_power", "off", nil), ("metered", "yes", nil))
-        let changed = conditions.overridden(by: overrides)
+        let changed = conditions.overridden(by: overrides.values)
         #expect(changed.batteryMinimum == 5 && !changed.requirePower && changed.allowCellular)
-        #expect(conditions.overridden(by: PolicyOverrides()) == conditions)
+        #expect(conditions.overridden(by: OptionValues()) == conditions)
+    }
+
+    @Test func conditionsSurviveBeingWrittenDown() throws {
+        var values = OptionValues()
+        values.set(.window, .text("22:00-06:00"))
+        values.set(.priority, .number(-3))
+        values.set(.lifetime, .seconds(86_400))
+        values.set(.requirePower, .flag(true))
+        let conditions = UploadConditions(values)
+        let text = String(decoding: try JSONEncoder().encode(conditions), as: UTF8.self)
+        let decoded = try JSONDecoder().decode(UploadConditions.self, from: Data(text.utf8))
+        #expect(decoded.window == "22:00-06:00" && decoded.priority == -3 && decoded.lifetime == 86_400)
+        #expect(decoded.requirePower && decoded.batteryMinimum == 20 && decoded.deadline == nil)
+        #expect(text.contains(#""allow_expensive":false"#) && text.contains(#""deadline":null"#))
+    }
+
+    @Test func conditionsOfAnEarlierVersionAreRead() throws {
+        let text = #"{"allow_expensive":true,"battery_min":40,"of_the_future":{}}"#
+        let decoded = try JSONDecoder().decode(UploadConditions.self, from: Data(text.utf8))
+        #expect(decoded.allowExpensive && decoded.batteryMinimum == 40 && decoded.retryCap == 300)
     }
 
     @Test(arguments: [

@@ -78,6 +78,13 @@ private struct SchedulerModel {
             at: now
         )
         facts.hasDiskSpace.observe(Bool.random(using: &random), source: "test", at: now)
+        let battery = Bool.random(using: &random) ? [Waiting(.battery, since: now)] : []
+        let window = Bool.random(using: &random) ? [Waiting(.window, since: now)] : []
+        facts.held = [
+            HeldRules(),
+            HeldRules(discretionary: battery + window, risen: window, isDiscretionary: Bool.random(using: &random)),
+        ]
+        facts.isUnderPressure = Int.random(in: 0..<10, using: &random) == 0
     }
 
     mutating func setFacts(_ volume: String, _ body: (inout VolumeFacts, inout SeededGenerator) -> Void) {
@@ -94,6 +101,8 @@ private struct SchedulerModel {
         work.needsDiskSpace = chance(20, &random)
         if chance(20, &random) { work.notBefore = now.advanced(bySeconds: Double.random(in: 0...5, using: &random)) }
         if chance(20, &random) { work.nextAttempt = now.advanced(bySeconds: Double.random(in: 0...90, using: &random)) }
+        if chance(20, &random) { work.deadline = now.advanced(bySeconds: Double.random(in: 55...70, using: &random)) }
+        work.rules = Int.random(in: 0...1, using: &random)
         let size: ScheduledRow.Size = Bool.random(using: &random) ? .small : .large
         let row = ScheduledRow(id: id, sequence: Int64(event), size: size, facts: work)
         scheduler.update(row, now: now)

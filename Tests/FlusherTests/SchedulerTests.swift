@@ -260,7 +260,75 @@ import Testing
         #expect(scheduler.waiting(id(1), now: at(1)).map(\.reason) == [.load])
         scheduler.force(id(2), now: at(1))
         #expect(!scheduler.standsBack)
-        expectStarts(&scheduler, at: 1, [1, 2, 3])
+        expectStarts(&scheduler, at: 1, [2, 1, 3])
+    }
+
+    @Test func whatIsWaitedForGoesFirst() {
+        var scheduler = scheduler()
+        for node in 1...3 { scheduler.update(row(Int64(node), changed: -5, priority: 4 - node), now: start) }
+        scheduler.force(id(3), now: start)
+        expectStarts(&scheduler, at: 0, [3, 1, 2])
+    }
+
+    @Test func whatIsReadyGoesAheadWhenItsDeadlineComesNear() {
+        var scheduler = scheduler(workers: 1)
+        var late = row(2, changed: -5)
+        late.facts.deadline = at(100)
+        scheduler.update(row(1, changed: -9), now: start)
+        scheduler.update(late, now: start)
+        scheduler.update(row(3, changed: -8), now: start)
+        expectStarts(&scheduler, at: 0, [1])
+        expectAlarm(&scheduler, at(40))
+        scheduler.finished(id(1), now: at(50))
+        scheduler.remove(id(1), now: at(50))
+        expectStarts(&scheduler, at: 50, [2])
+    }
+
+    @Test func discretionaryRowsRiseByThemselves() {
+        var scheduler = scheduler()
+        var facts = VolumeFacts(at: start)
+        facts.held = [HeldRules(discretionary: [Waiting(.battery, since: start)], isDiscretionary: true)]
+        scheduler.setFacts(facts, settings: PolicySettings(), of: "v", now: start)
+        scheduler.update(row(1, changed: -5), now: start)
+        expectStarts(&scheduler, at: 0, [])
+        expectAlarm(&scheduler, at(86_395))
+        expectStarts(&scheduler, at: 86_395, [1])
+    }
+
+    @Test func rowsGoByTheRulesOfTheirPath() {
+        var scheduler = scheduler()
+        var facts = VolumeFacts(at: start)
+        facts.held = [HeldRules(), HeldRules(risen: [Waiting(.window, since: start, until: at(600))])]
+        scheduler.setFacts(facts, settings: PolicySettings(), of: "v", now: start)
+        var special = row(1, changed: -5)
+        special.facts.rules = 1
+        scheduler.update(special, now: start)
+        scheduler.update(row(2, changed: -4), now: start)
+        expectStarts(&scheduler, at: 0, [2])
+        #expect(scheduler.waiting(id(1), now: start).map(\.reason) == [.window])
+        expectAlarm(&scheduler, at(600))
+    }
+
+    @Test func aRemoteThatWantsLessKeepsNoOtherOneWaiting() {
+        var scheduler = scheduler(workers: 4)
+        scheduler.setFacts(VolumeFacts(at: start), settings: PolicySettings(), of: "w", now: start)
+        for node in 1...6 { scheduler.update(row(Int64(node), changed: -9), now: start) }
+        for node in 7...9 {
+            let other = ScheduledRow(
+                id: id(Int64(node), "w"),
+                sequence: 1,
+                size: .small,
+                facts: WorkFacts(changed: at(-5))
+            )
+            scheduler.update(other, now: start)
+        }
+        scheduler.noteTrouble(with: "v", at: 1)
+        scheduler.noteTrouble(with: "v", at: 10)
+        #expect(scheduler.limit(of: "v") == 1 && scheduler.limit(of: "w") == 4)
+        expectStarts(&scheduler, at: 0, [1, 7, 8, 9])
+        scheduler.finished(id(1), now: start)
+        scheduler.remove(id(1), now: start)
+        expectStarts(&scheduler, at: 0, [2])
     }
 
     @Test func onlyChangesOfProgramsAreNews() {

@@ -368,7 +368,7 @@ import Testing
         try journal.retryNow([node.id], answeringAttention: true, priority: 5)
         #expect(try journal.pendingNodes().first?.path == "a")
         #expect(try fixture.row("a").schedule.attention == nil && !fixture.row("a").schedule.isPaused)
-        try journal.setNotBefore([node.id], Timestamp(seconds: 4))
+        _ = try journal.reschedule(node.path) { $0.notBefore = Timestamp(seconds: 4) }
         #expect(try fixture.row("a").schedule.notBefore == Timestamp(seconds: 4))
     }
 }

@@ -67,7 +67,7 @@ import Testing
                 // By now it may be sent already; then it is as at the remote, which only the flusher knows here.
                 guard try journal.node(at: moved) != nil else { throw Failure("\(moved) was sent too early") }
                 try write(journal, try journal.beginWriting(at: moved, remote: .absent), "12345678")
-                try journal.setNotBefore([node.id], nil)
+                _ = try journal.reschedule(moved) { $0.notBefore = nil }
             }
         }
     }
@@ -79,7 +79,7 @@ import Testing
         var content = generation.content
         content.write(ByteRange(0, Int64(text.utf8.count)))
         // Not to be taken before it has its last content.
-        try journal.setNotBefore([node.id], Timestamp(seconds: 1))
+        _ = try journal.reschedule(node.path) { $0.notBefore = Timestamp(seconds: 1) }
         try journal.seal(node.id, generation.id, content: content, modified: nil)
     }
 

@@ -66,6 +66,15 @@ import Testing
         #expect(reasons(discretionary) { set(&$0.metered, metering) } == (isMetered ? [.expensive] : []))
     }
 
+    @Test func onlyWhatHasTimeWaitsForABusyOrHotMachine() {
+        let stressed: (inout MachineFacts) -> Void = { facts in
+            self.set(&facts.pressure, .yes)
+            self.set(&facts.heat, .yes)
+        }
+        #expect(reasons(discretionary, stressed) == [.load, .thermal])
+        #expect(reasons(stressed).isEmpty)
+    }
+
     @Test func lowDataConstrains() {
         #expect(reasons { set(&$0.lowData, .yes) } == [.constrained])
         #expect(reasons { set(&$0.lowData, .no) }.isEmpty)
@@ -146,7 +155,8 @@ import Testing
 
     @Test func whoIsWaitedForIsNotHeldUnlessThereIsNoWay() {
         var volume = VolumeFacts(at: now)
-        volume.holds = [Waiting(.offline, since: now), Waiting(.expensive, since: now), Waiting(.battery, since: now)]
+        let holds = [Waiting(.offline, since: now), Waiting(.expensive, since: now), Waiting(.battery, since: now)]
+        volume.held = [HeldRules(risen: holds)]
         var work = WorkFacts(changed: now.advanced(bySeconds: -60))
         func names() -> [WaitingReason] {
             Policy.reasons(work, volume: volume, settings: PolicySettings(), now: now).map(\.reason)

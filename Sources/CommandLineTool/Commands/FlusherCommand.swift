@@ -9,6 +9,7 @@ internal import Flusher
 internal import Glibc
 internal import ObjectStore
 internal import Platform
+internal import Policy
 
 /// `moorage flusher`: the process that sends what is pending, started by mounts and commands.
 enum FlusherCommand {
@@ -36,8 +37,15 @@ enum FlusherCommand {
         let policy = instance.configuration.policy
         options.largeUploads = policy.number(.parallelFiles).map(Int.init) ?? options.largeUploads
         options.partsPerFile = policy.number(.parallelParts).map(Int.init) ?? options.partsPerFile
+        options.budget.daily = policy.number(.expensiveDaily)
+        options.budget.monthly = policy.number(.expensiveMonthly)
+        let systemFolder = ProcessEnvironment.value("MOORAGE_SYSFS") ?? "/sys"
+        options.stress = StressReader(
+            processFolder: ProcessEnvironment.value("MOORAGE_PROCFS") ?? "/proc",
+            systemFolder: systemFolder
+        )
         options.conditions = try? MachineWatcher(
-            systemFolder: ProcessEnvironment.value("MOORAGE_SYSFS") ?? "/sys",
+            systemFolder: systemFolder,
             lowDataNetworks: Set(policy.names(.lowDataNetworks))
         )
         let stores = VolumeStores(instance: instance)

@@ -21,7 +21,8 @@ enum PolicyCommand {
               metered=yes|no|auto    whether the network costs by what is sent
               low-data=on|off|auto   whether little is to be sent
               KEY=VALUE              allow_expensive, allow_constrained, allow_cellular, allow_power_saver,
-                                     discretionary, require_power, battery_min
+                                     discretionary, require_power, battery_min, window, not_before, deadline,
+                                     priority, lifetime, retry_base, retry_cap, expensive_daily, expensive_monthly
             unset   the same keys, or all of them
 
             Docs/BackgroundTransfers.md tells what each condition means and where it is learned from.

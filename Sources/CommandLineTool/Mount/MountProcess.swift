@@ -54,6 +54,7 @@ struct MountProcess {
                 cache: cache,
                 pins: PinStore(path: places.pins),
                 onChange: { link.wake() },
+                onReschedule: { link.reread() },
                 uploadState: { [launcher = instance.launcher, id = volume.id] path in
                     UploadState(of: path, in: id, launcher)
                 },

@@ -57,6 +57,8 @@ struct MountRequest: Sendable {
         self.mountpoint = mountpoint
         self.values = values
         volume.mountpoint = mountpoint
+        let paths = instance.configuration.paths(ofVolume: name)
+        volume.paths = paths.isEmpty ? nil : paths
         self.volume = volume
     }
 

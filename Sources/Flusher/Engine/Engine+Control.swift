@@ -29,6 +29,9 @@ final class EngineControl: ControlHandler {
         case .wake(let volume):
             engine.wake(volume)
             return .done
+        case .reread(let volume):
+            engine.reread(volume)
+            return .done
         case .status: return .status(report: engine.statusReport())
         case .uploads(let selection): return .uploads(uploads: engine.uploadReports(selection))
         case .change(let verb, let selection): return engine.change(verb, selection)

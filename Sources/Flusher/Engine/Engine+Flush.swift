@@ -120,11 +120,15 @@ extension Engine {
         }
     }
 
-    /// Whether the wish that a row goes now was lost with a first try, and the machine's conditions hold it since.
+    /// Whether the wish that a row goes now was lost with a first try, and conditions or a time hold it since.
     private func isForgotten(_ row: JournalNode, _ volume: String) -> Bool {
         guard row.schedule.attempts == 0 else { return false }
         let id = RowID(volume: volume, node: row.id.value)
-        return state.inspect { $0.isHeld(id) && !$0.scheduler.isRunning(id) }
+        let now = Timestamp.now()
+        return state.inspect { state in
+            guard !state.scheduler.isRunning(id), let work = state.scheduler.row(id)?.facts else { return false }
+            return state.isHeld(id, now: now) || !work.isForced && work.notBefore.map { $0 > now } ?? false
+        }
     }
 
     /// Whether nothing that is left can go on without a person.

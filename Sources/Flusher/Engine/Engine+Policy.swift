@@ -5,6 +5,7 @@ internal import Base
 internal import Conditions
 internal import Configuration
 internal import Control
+internal import Journal
 internal import ObjectStore
 internal import Platform
 internal import Policy
@@ -46,15 +47,50 @@ extension Engine {
         let now = Timestamp.now()
         let (changes, hasExpired) = state.update { state in
             let hasExpired = state.policy.overrides.expire(at: now)
+            if hasExpired { state.takeInOverrides() }
+            state.policy.clock = SystemLocalClock()
+            state.policy.budget.turn(at: now, state.policy.clock)
             let changes = state.volumes.keys.sorted().compactMap { state.applyPolicy(to: $0, now: now) }
             return (changes, hasExpired)
         }
         if hasExpired { saveOverrides() }
         for change in changes {
-            Log.notice("flusher", change.text)
+            for text in change.text { Log.notice("flusher", text) }
             publish(.changed(volume: change.volume))
         }
         if !changes.isEmpty { stopHeldWork() }
+    }
+
+    /// Goes by what the time alone changes: windows, budgets, the end of what was set for a while.
+    func keepPolicy() {
+        guard let now = due({ $0.policyAt }) else { return }
+        state.inspect { $0.policyAt = now + 1 }
+        countSentBytes()
+        watchRates(now)
+        let isDue = state.inspect { state in
+            state.policy.overrides.nextEnd.map { $0 <= .now() } ?? false || state.isPolicyTimed
+        }
+        if isDue { applyPolicy() }
+    }
+
+    /// Finds out every ten seconds how hard the machine works, where anything stands back for that.
+    func watchStress() {
+        guard let reader = options.stress, let now = due({ $0.stressAt }) else { return }
+        let mayStandBack = state.inspect { state in
+            state.stressAt = now + 10
+            return state.scheduler.hasDiscretionaryRows || state.volumes.values.contains { $0.rules.mayDefer }
+        }
+        guard mayStandBack else { return }
+        var stress = state.inspect { $0.policy.stress }
+        reader.read(&stress)
+        let isNews = state.inspect { state in
+            state.policy.stress = stress
+            let time = Timestamp.now()
+            let isBusy = state.policy.pressure.observe(stress.pressure, source: stress.pressure.source("PSI"), at: time)
+            let isHot = state.policy.heat.observe(stress.heat, source: stress.heat.source("sysfs"), at: time)
+            return isBusy || isHot
+        }
+        if isNews { applyPolicy() }
     }
 
     // MARK: preemption
@@ -65,9 +101,10 @@ extension Engine {
     /// acknowledged is kept either way.
     private func stopHeldWork() {
         let end = monotonicSeconds() + Preemption.patience
+        let now = Timestamp.now()
         let cut = state.update { state in
             var cut: [RunningJob] = []
-            for (row, job) in state.jobs where state.isHeld(row) && !job.cancellation.isWindingDown {
+            for (row, job) in state.jobs where state.isHeld(row, now: now) && !job.cancellation.isWindingDown {
                 job.cancellation.windDown()
                 if job.isNearlyDone {
                     state.policy.stops.append((job, end))
@@ -110,7 +147,10 @@ extension Engine {
             // Not in force before it is sure to be in force after a restart too.
             try overrides.save(to: options.directories.policyOverrides)
             let changed = overrides
-            state.inspect { $0.policy.overrides = changed }
+            state.inspect { state in
+                state.policy.overrides = changed
+                state.takeInOverrides()
+            }
         } catch {
             return .failed(reason: error.description)
         }
@@ -132,15 +172,38 @@ extension Engine {
     /// What the engine knows of the machine and of what a person set.
     struct PolicyState {
         var observed = MachineFacts(at: .now())
+        var stress = MachineStress()
+        var pressure = MachineFacts(at: .now()).pressure
+        var heat = MachineFacts(at: .now()).heat
         var overrides = PolicyOverrides()
         /// Everybody was asked.
         var isWatched = false
+        var clock = SystemLocalClock()
+        /// What the settings allow over networks that cost.
+        var limits = ByteBudget.Limits()
+        var budget = ByteBudget()
+        /// What of it is written down.
+        var savedBudget = ByteBudget()
+        /// How much was sent in all when it was counted last.
+        var countedBytes: Int64 = 0
         /// Work that is let end what is nearly done, and until when (monotonic seconds).
         var stops: [(job: RunningJob, end: Double)] = []
+
+        /// Why nothing more may go over networks that cost, as far as amounts go.
+        func quota(now: Timestamp) -> Waiting? {
+            let values = overrides.values
+            let limits = ByteBudget.Limits(
+                daily: values.number(.expensiveDaily) ?? self.limits.daily,
+                monthly: values.number(.expensiveMonthly) ?? self.limits.monthly
+            )
+            return limits.isEmpty ? nil : budget.hold(limits, at: now, clock)
+        }
 
         /// The facts, with what a person says of them.
         func facts(now: Timestamp) -> MachineFacts {
             var facts = observed
+            facts.pressure = pressure
+            facts.heat = heat
             if let entry = overrides["metered"] {
                 facts.metered = Fact(entry.value == "yes" ? .yes : .no, setAt: entry, now)
             }
@@ -154,39 +217,93 @@ extension Engine {
 
 extension Engine.State {
     /// Finds out why a volume's work is held now; returns what to tell when that is another reason than before.
-    mutating func applyPolicy(to id: String, now: Timestamp) -> (volume: String, text: String)? {
+    mutating func applyPolicy(to id: String, now: Timestamp) -> (volume: String, text: [String])? {
         guard var volume = volumes[id] else { return nil }
-        let before = volume.facts.holds
-        let holds = Policy.continued(holds(of: volume.session.description, now: now), from: before)
-        guard holds != before else { return nil }
-        volume.facts.holds = holds
+        let before = volume.facts.held
+        volume.facts.held = held(by: volume, now: now)
+        guard volume.facts.held != before else { return nil }
         volumes[id] = volume
         scheduler.setFacts(volume.facts, settings: volume.settings, of: id, now: now)
-        let reasons = holds.map(\.reason.rawValue)
-        guard reasons != before.map(\.reason.rawValue) else { return nil }
-        let text = reasons.isEmpty ? "uploads go on" : "uploads are held: \(reasons.joined(separator: ", "))"
-        return (id, "\(volume.session.description.remote): \(text)")
+        let remote = volume.session.description.remote
+        let text = volume.facts.held.indices.compactMap { number -> String? in
+            let reasons = volume.facts.held[number].usual.map(\.reason.rawValue)
+            let others = before.indices.contains(number) ? before[number].usual.map(\.reason.rawValue) : []
+            guard reasons != others else { return nil }
+            let which = volume.rules.name(of: number).map { "uploads of \($0)" } ?? "uploads"
+            let what = reasons.isEmpty ? "go on" : "are held: \(reasons.joined(separator: ", "))"
+            return "\(remote): \(which) \(what)"
+        }
+        return (id, text)
     }
 
-    /// Why the machine's conditions hold the work of a volume.
-    func holds(of volume: VolumeDescription, now: Timestamp) -> [Waiting] {
-        Policy.holds(policy.facts(now: now), rules: rules(of: volume), isLocal: volume.isOnThisMachine)
+    /// Lets all rows go by what a person set.
+    mutating func takeInOverrides() {
+        for id in volumes.keys {
+            volumes[id]?.rules.override(by: policy.overrides.values)
+            // Some of it stands in the rows.
+            volumes[id]?.reloadAt = 0
+            volumes[id]?.refreshAt = 0
+        }
     }
 
-    /// The rules in force for a volume.
-    func rules(of volume: VolumeDescription) -> TransferRules {
-        TransferRules(conditions(of: volume))
+    /// Whether what holds work may change with the time alone.
+    var isPolicyTimed: Bool {
+        policy.quota(now: .now()) != nil || volumes.values.contains { $0.rules.isTimed } || !policy.limits.isEmpty
+            || policy.overrides.entries.contains { $0.key.hasPrefix("expensive_") }
     }
 
-    func conditions(of volume: VolumeDescription) -> UploadConditions {
-        (volume.conditions ?? UploadConditions()).overridden(by: policy.overrides)
+    /// Why the machine's conditions hold the work of a volume, by the number of its rules.
+    func held(by volume: Volume, now: Timestamp) -> [HeldRules] {
+        let facts = policy.facts(now: now)
+        let moment = PolicyMoment(now: now, clock: policy.clock, quota: policy.quota(now: now))
+        return volume.rules.rules.enumerated().map { number, rules in
+            let before = volume.facts.held.indices.contains(number) ? volume.facts.held[number] : HeldRules()
+            func holds(_ isDiscretionary: Bool, _ before: [Waiting]) -> [Waiting] {
+                var rules = rules
+                rules.isDiscretionary = isDiscretionary
+                let isLocal = volume.session.description.isOnThisMachine
+                return Policy.continued(
+                    Policy.holds(facts, rules: rules, isLocal: isLocal, at: moment),
+                    from: before
+                )
+            }
+            return HeldRules(
+                discretionary: holds(true, before.discretionary),
+                risen: holds(false, before.risen),
+                isDiscretionary: rules.isDiscretionary
+            )
+        }
+    }
+
+    /// Gives a row what the rules for its path say.
+    mutating func apply(_ row: inout ScheduledRow, _ node: JournalNode) {
+        let id = row.id.volume
+        guard let count = volumes[id]?.rules.rules.count, let number = volumes[id]?.rules.number(for: node.path),
+            let rules = volumes[id]?.rules.rules[number]
+        else { return }
+        if let volume = volumes[id], volume.rules.rules.count != count {
+            let held = held(by: volume, now: .now())
+            volumes[id]?.facts.held = held
+            if let volume = volumes[id] {
+                scheduler.setFacts(volume.facts, settings: volume.settings, of: id, now: .now())
+            }
+        }
+        row.facts.rules = number
+        // What a person said of the file counts, then what is set for its path.
+        if row.facts.notBefore == nil { row.facts.notBefore = rules.notBefore?.moment(changed: node.changedAt) }
+        if row.facts.deadline == nil { row.facts.deadline = rules.deadline?.moment(changed: node.changedAt) }
+        if row.priority == 0 { row.priority = rules.priority }
     }
 
     /// Whether a running row is held now and nobody waits for it.
-    func isHeld(_ row: RowID) -> Bool {
-        guard let volume = volumes[row.volume], !volume.facts.holds.isEmpty else { return false }
-        return !(scheduler.row(row)?.facts.isForced ?? false)
+    func isHeld(_ row: RowID, now: Timestamp) -> Bool {
+        guard let facts = volumes[row.volume]?.facts, let work = scheduler.row(row)?.facts else { return false }
+        return !Policy.holds(of: work, volume: facts, now: now).isEmpty
     }
+}
+
+extension MachineFacts.Answer {
+    fileprivate func source(_ name: String) -> String { self == .unknown ? "none" : name }
 }
 
 extension Fact {
@@ -194,19 +311,5 @@ extension Fact {
     fileprivate init(_ value: Value, setAt entry: PolicyOverride, _ now: Timestamp) {
         self.init(value, source: "policy set", at: Timestamp(seconds: entry.set))
         observe(value, source: "policy set", at: now)
-    }
-}
-
-extension TransferRules {
-    init(_ conditions: UploadConditions) {
-        self.init(
-            allowsExpensive: conditions.allowExpensive,
-            allowsConstrained: conditions.allowConstrained,
-            allowsCellular: conditions.allowCellular,
-            allowsPowerSaver: conditions.allowPowerSaver,
-            isDiscretionary: conditions.discretionary,
-            requiresPower: conditions.requirePower,
-            minimumCharge: conditions.batteryMinimum
-        )
     }
 }

@@ -13,12 +13,12 @@ extension Engine {
         _ = sessions(UploadSelection())
         return state.inspect { state in
             let volumes = state.volumes.values.sorted { $0.session.id < $1.session.id }.map { volume in
-                let conditions = state.conditions(of: volume.session.description)
+                let conditions = volume.rules.conditions[0]
                 return PolicyReport.Volume(
                     id: volume.session.id,
                     remote: volume.session.description.remote,
                     transferClass: TransferRules(conditions).transferClass.rawValue,
-                    rules: PolicyReport.Rules(conditions),
+                    rules: conditions,
                     holds: volume.facts.holds.map { UploadReport.Waiting($0) }
                 )
             }
@@ -44,6 +44,8 @@ extension MachineFacts {
             "power": ConditionReport(power, now, \.rawValue),
             "battery": ConditionReport(charge, now) { $0.map { "\($0)%" } ?? "unknown" },
             "power-profile": ConditionReport(profile, now, \.rawValue),
+            "pressure": ConditionReport(pressure, now, \.rawValue),
+            "heat": ConditionReport(heat, now, \.rawValue),
         ]
     }
 }
@@ -55,20 +57,6 @@ extension PolicyReport.Override {
             value: entry.value,
             since: Timestamp(seconds: entry.set).rfc3339,
             until: entry.until.map { Timestamp(seconds: $0).rfc3339 }
-        )
-    }
-}
-
-extension PolicyReport.Rules {
-    init(_ conditions: UploadConditions) {
-        self.init(
-            allowExpensive: conditions.allowExpensive,
-            allowConstrained: conditions.allowConstrained,
-            allowCellular: conditions.allowCellular,
-            allowPowerSaver: conditions.allowPowerSaver,
-            discretionary: conditions.discretionary,
-            requirePower: conditions.requirePower,
-            batteryMinimum: conditions.batteryMinimum
         )
     }
 }

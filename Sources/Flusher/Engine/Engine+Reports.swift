@@ -44,7 +44,7 @@ extension Engine {
             let counts = try session.journal.counts()
             report.pending = VolumeReport.Pending(files: counts.total, bytes: counts.bytes)
             report.conflicts = counts.conflicts
-            report.attention = counts.attention
+            report.attention = counts.attention + volume.expired
         } catch {
             report.error = error.description
         }
@@ -93,6 +93,7 @@ extension Engine {
             report.state = .waiting
         }
         if job == nil { report.waiting = waiting.map { UploadReport.Waiting($0) } }
+        noteLifetime(&report, node, session)
         return report
     }
 }

@@ -65,10 +65,18 @@ extension Engine {
             connect(session, credentials: state.inspect { $0.credentials[description.id] ?? $0.credentials[nil] })
             let now = Timestamp.now()
             state.update { state in
-                var volume = Volume(session: session, now: now)
+                var volume = Volume(session: session, overrides: state.policy.overrides.values, now: now)
                 volume.handed = state.credentials[description.id] ?? state.credentials[nil]
-                if let old = state.volumes[description.id] { volume.facts = old.facts }
-                volume.facts.holds = state.holds(of: description, now: now)
+                if let old = state.volumes[description.id] {
+                    volume.facts = old.facts
+                    // Numbers of rules would mean others.
+                    if volume.rules.hasPatterns(of: old.rules) {
+                        volume.rules = old.rules.with(description)
+                    } else {
+                        state.scheduler.removeVolume(description.id)
+                    }
+                }
+                volume.facts.held = state.held(by: volume, now: now)
                 volume.probeIfClosed()
                 state.failed[description.id] = nil
                 state.volumes[description.id] = volume
@@ -258,6 +266,7 @@ extension Engine.State {
         // Another thread may have read, and taken in, a newer state of the row meanwhile.
         if let known = scheduler.row(id), known.sequence > node.sequence { return nil }
         if var row = ScheduledRow(node, of: volume) {
+            apply(&row, node)
             if lackingSpace.contains(id) {
                 row.facts.needsDiskSpace = true
                 row.facts.nextAttempt = nil
@@ -307,6 +316,9 @@ extension ScheduledRow {
         facts.isPaused = node.schedule.isPaused
         facts.notBefore = node.schedule.notBefore
         facts.nextAttempt = node.schedule.nextAttempt
+        facts.deadline = node.schedule.deadline
+        facts.isDiscretionary = node.schedule.isDiscretionary
+        facts.remaining = isCopy ? 0 : node.size
         facts.needsDiskSpace = !isCopy && node.generation?.underlay ?? .none != .none
         self.init(
             id: RowID(volume: volume, node: node.id.value),

@@ -66,6 +66,7 @@ extension Engine {
             }
             observe(row.volume) { volume, now in
                 volume.succeeded(now)
+                volume.work.done += 1
                 if hadLacked { volume.space.succeed() }
             }
             takeInAgain(row, session, isRound: true)
@@ -167,6 +168,7 @@ extension Engine {
             takeInAgain(row, session)
         case .temporary, .corrupted, .protocolViolation:
             let failures = countFailure(row.volume)
+            state.inspect { $0.scheduler.noteTrouble(with: row.volume, at: monotonicSeconds()) }
             // A remote that fails everything is as good as away: it is asked now and then, rows are not charged.
             if failures > 3 { lose(session, error, source: "failures") }
             record(row, session, error: error.message, attention: false, hint: error.retryAfter)
@@ -215,7 +217,14 @@ extension Engine {
                 state.refusals[row] = patience == .max ? nil : state.refusals[row, default: 0] + 1
                 return state.refusals[row] ?? 0
             }
-            let delay = Backoff.delay(afterFailures: attempts, random: .random(in: 0..<1), hint: hint)
+            let rules = state.inspect { $0.conditions(of: row) }
+            let delay = Backoff.delay(
+                afterFailures: attempts,
+                first: min(rules.retryBase, rules.retryCap),
+                longest: rules.retryCap,
+                random: .random(in: 0..<1),
+                hint: hint
+            )
             Log.info("flusher", "\(node.path): attempt \(attempts): \(error)")
             try session.journal.recordFailure(
                 node.id,

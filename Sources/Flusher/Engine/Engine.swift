@@ -27,6 +27,8 @@ final class Engine: Sendable {
         var scanAt: Double = 0
         var maintainAt: Double = 0
         var auditAt: Double = 0
+        var policyAt: Double = 0
+        var stressAt: Double = 0
         var isStopping = false
         var policy = PolicyState()
         var busyUntil: Double
@@ -63,6 +65,8 @@ final class Engine: Sendable {
     func start(publish: @escaping @Sendable (ControlEvent) -> Void) throws(SystemError) {
         events.withLock { $0.publish = publish }
         loadOverrides()
+        state.inspect { $0.policy.limits = options.budget }
+        loadBudget()
         watchMachine()
         try run("coordinator") { self.coordinate() }
         try run("prober") { self.probe() }
@@ -90,6 +94,7 @@ final class Engine: Sendable {
             return Array(state.jobs.values)
         }
         options.conditions?.stop()
+        defer { countSentBytes(isLast: true) }
         for job in jobs { job.cancellation.cancel() }
         if state.wait(timeout: timeout, until: { $0.threads.isEmpty ? true : nil }) == nil {
             let left = state.inspect { $0.threads.sorted().joined(separator: ", ") }
@@ -128,9 +133,11 @@ final class Engine: Sendable {
             if let audit = due({ $0.auditAt }) {
                 state.inspect { $0.auditAt = audit + 5 }
                 self.audit()
+                watchLifetimes()
             }
             watchLoad()
-            if let end = state.inspect({ $0.policy.overrides.nextEnd }), end <= .now() { applyPolicy() }
+            watchStress()
+            keepPolicy()
             cutLateWork()
             state.update { _ in }
             let pause = state.inspect { Self.pause(&$0) }
@@ -143,7 +150,7 @@ final class Engine: Sendable {
     }
 
     /// The time now when that of `moment` has come.
-    private func due(_ moment: (State) -> Double) -> Double? {
+    func due(_ moment: (State) -> Double) -> Double? {
         state.inspect { state in
             let now = monotonicSeconds()
             return moment(state) <= now ? now : nil
@@ -184,6 +191,14 @@ final class Engine: Sendable {
         state.inspect { state in
             let now = monotonicSeconds()
             return state.volumes.filter { $0.value.refreshAt <= now }.map(\.key)
+        }
+    }
+
+    /// When rows of a volume are to go may be another time than before.
+    func reread(_ volume: String) {
+        state.update { state in
+            state.volumes[volume]?.reloadAt = 0
+            state.volumes[volume]?.refreshAt = 0
         }
     }
 

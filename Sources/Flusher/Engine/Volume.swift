@@ -12,6 +12,8 @@ internal import Policy
 struct Volume: Sendable {
     let session: VolumeSession
     var facts: VolumeFacts
+    /// What its rows go by.
+    var rules: RuleTable
     /// The newest change of the journal taken in.
     var seen: ChangeSequence = -1
     /// There are more rows than were taken in.
@@ -41,11 +43,15 @@ struct Volume: Sendable {
     var hasOpenRows = false
     var wasDrained = true
     var space = SpaceWait()
+    var work = WorkDone()
+    /// Rows that wait for longer than their lifetime.
+    var expired = 0
     /// There may be staging files of no row.
     var mayHaveOrphans = true
 
-    init(session: VolumeSession, now: Timestamp) {
+    init(session: VolumeSession, overrides: OptionValues, now: Timestamp) {
         self.session = session
+        rules = RuleTable(session.description, overrides: overrides)
         facts = VolumeFacts(at: now)
     }
 
@@ -55,7 +61,9 @@ struct Volume: Sendable {
         facts.hasDiskSpace.observe(false, source: free < needed ? "statvfs" : "writes", at: now)
     }
 
-    var settings: PolicySettings { PolicySettings(quietPeriod: session.description.quietPeriod) }
+    var settings: PolicySettings {
+        PolicySettings(quietPeriod: session.description.quietPeriod, longestBackoff: rules.conditions[0].retryCap)
+    }
 
     /// Makes sure that a remote that is away is asked now and then: nothing else would find out that it is back.
     mutating func probeIfClosed() {

@@ -30,6 +30,8 @@ final class VolumeSession: Sendable {
     let journal: Journal
     let catalog: any CatalogSink
     let cache: BlockCache
+    /// What of contents was sent to the remote.
+    let sent = SentBytes()
     private let state: Lock<State>
 
     init(

@@ -6,11 +6,12 @@ package import Policy
 
 /// Decides what to start next and why the rest waits: a pure value, told of rows, facts and time.
 ///
-/// Highest priority first, then oldest first. Small and large work have a queue each: large work never takes
-/// every worker while small work waits, nor small work all of them while large work waits, so neither starves.
-/// Every change costs O(log n) in the number of rows, except a change of a volume's facts.
+/// In the order of ``QueueRank``. Small and large work of each volume have a queue each: large work never takes every
+/// worker while small work waits, nor small work all of them while large work waits, so neither starves; and a volume
+/// whose remote wants less at once keeps no other one waiting. Every change costs O(log n) in the number of rows, except
+/// a change of a volume's facts.
 package struct Scheduler: Sendable {
-    private struct Entry: Sendable {
+    struct Entry: Sendable {
         var row: ScheduledRow
         /// Tells the one valid place in the queues from outdated ones.
         var stamp: UInt64
@@ -27,26 +28,33 @@ package struct Scheduler: Sendable {
         var fruitless = 0
     }
 
-    private struct Running: Sendable {
+    struct Running: Sendable {
         var size: ScheduledRow.Size
         /// When it began, in the order of stamps.
         var started: UInt64
     }
 
-    private struct Place: Comparable, Sendable {
-        var priority: Int
-        var changed: Timestamp
+    struct Place: Comparable, Sendable {
+        var rank: QueueRank
         var id: RowID
         var stamp: UInt64
 
         static func < (left: Place, right: Place) -> Bool {
-            if left.priority != right.priority { return left.priority > right.priority }
-            if left.changed != right.changed { return left.changed < right.changed }
-            return left.id < right.id
+            left.rank == right.rank ? left.id < right.id : left.rank < right.rank
         }
     }
 
-    private struct Alarm: Comparable, Sendable {
+    /// A volume and what of it may start.
+    struct Queue: Sendable {
+        var facts: VolumeFacts
+        var settings: PolicySettings
+        var ready: [ScheduledRow.Size: BinaryHeap<Place>] = [.small: BinaryHeap(), .large: BinaryHeap()]
+        var readyCount: [ScheduledRow.Size: Int] = [.small: 0, .large: 0]
+        /// How much goes on with its remote at once.
+        var limit: ConcurrencyLimit
+    }
+
+    struct Alarm: Comparable, Sendable {
         var time: Timestamp
         var id: RowID
         var stamp: UInt64
@@ -56,17 +64,17 @@ package struct Scheduler: Sendable {
         }
     }
 
-    private let limits: SchedulerLimits
-    private var volumes: [String: (facts: VolumeFacts, settings: PolicySettings)] = [:]
-    private var entries: [RowID: Entry] = [:]
-    private var running: [RowID: Running] = [:]
-    private var ready: [ScheduledRow.Size: BinaryHeap<Place>] = [.small: BinaryHeap(), .large: BinaryHeap()]
-    private var readyCount: [ScheduledRow.Size: Int] = [.small: 0, .large: 0]
+    let limits: SchedulerLimits
+    var volumes: [String: Queue] = [:]
+    var entries: [RowID: Entry] = [:]
+    var running: [RowID: Running] = [:]
     private var alarms = BinaryHeap<Alarm>()
     private var dependents: [RowID: Set<RowID>] = [:]
     private var lastStamp: UInt64 = 0
     /// The number of rows known of each volume.
     private var counts: [String: Int] = [:]
+    /// What they have to send.
+    private var pendingBytes: [String: Int64] = [:]
     private var lastTime: Timestamp?
     /// Whether nothing further begins while programs are busy writing.
     private var loadGate = LoadGate()
@@ -78,7 +86,9 @@ package struct Scheduler: Sendable {
     /// The rows known, running ones included.
     package var count: Int { entries.count }
     /// The places in all queues, outdated ones included.
-    package var placeCount: Int { alarms.count + ready.values.reduce(0) { $0 + $1.count } }
+    package var placeCount: Int {
+        alarms.count + volumes.values.reduce(0) { $0 + $1.ready.values.reduce(0) { $0 + $1.count } }
+    }
     package var runningCount: Int { running.count }
 
     package func isRunning(_ id: RowID) -> Bool { running[id] != nil }
@@ -94,14 +104,19 @@ package struct Scheduler: Sendable {
         of volume: String,
         now: Timestamp
     ) {
-        volumes[volume] = (facts, settings)
+        if volumes[volume] == nil {
+            let limit = ConcurrencyLimit(most: limits.workers)
+            volumes[volume] = Queue(facts: facts, settings: settings, limit: limit)
+        }
+        volumes[volume]?.facts = facts
+        volumes[volume]?.settings = settings
         for id in rows(of: volume) { reconsider(id, now: now) }
     }
 
     /// Forgets a volume and its rows; running work stays known until ``finished(_:now:)``.
     package mutating func removeVolume(_ volume: String) {
-        volumes[volume] = nil
         for id in rows(of: volume) { forget(id) }
+        volumes[volume] = nil
     }
 
     /// Takes in a new or changed row.
@@ -118,6 +133,7 @@ package struct Scheduler: Sendable {
         unlink(row.id)
         withdraw(row.id)
         if old == nil { counts[row.id.volume, default: 0] += 1 }
+        pendingBytes[row.id.volume, default: 0] += row.facts.remaining - (old?.row.facts.remaining ?? 0)
         entries[row.id] = Entry(row: row, stamp: nextStamp(), finished: old?.finished ?? 0)
         reconsider(row.id, now: now)
         // What waited for it although it was not known waits by its events from here on.
@@ -251,7 +267,8 @@ package struct Scheduler: Sendable {
     package func waiting(_ id: RowID, now: Timestamp) -> [Waiting] {
         guard let entry = entries[id], running[id] == nil, let volume = volumes[id.volume] else { return [] }
         var reasons = Policy.reasons(entry.row.facts, volume: volume.facts, settings: volume.settings, now: now)
-        if let since = loadGate.since { reasons.append(Waiting(.load, since: since)) }
+        let hasLoad = reasons.contains { $0.reason == .load }
+        if let since = loadGate.since, !hasLoad { reasons.append(Waiting(.load, since: since)) }
         return reasons
     }
 
@@ -261,35 +278,7 @@ package struct Scheduler: Sendable {
         return alarms.first?.time
     }
 
-    // MARK: queues
-
-    private func hasRoom(for size: ScheduledRow.Size) -> Bool {
-        let other: ScheduledRow.Size = size == .small ? .large : .small
-        let mine = running.values.count { $0.size == size }
-        let isOtherWaiting = readyCount[other, default: 0] > 0
-        let isOtherRunning = running.values.contains { $0.size == other }
-        // With one worker there is nothing to keep free: the oldest goes.
-        let reserve = isOtherWaiting && !isOtherRunning && limits.workers > 1 ? 1 : 0
-        let bound = size == .large ? min(limits.large, limits.workers) : limits.workers
-        return mine < min(bound, limits.workers - reserve)
-    }
-
-    private mutating func first(_ size: ScheduledRow.Size) -> Place? {
-        while let place = ready[size]?.first {
-            if let entry = entries[place.id], entry.stamp == place.stamp, entry.isReady { return place }
-            _ = ready[size]?.popFirst()
-        }
-        return nil
-    }
-
-    private mutating func take(_ size: ScheduledRow.Size) -> ScheduledRow? {
-        guard let place = first(size), let row = entries[place.id]?.row else { return nil }
-        _ = ready[size]?.popFirst()
-        withdraw(place.id)
-        let stamp = nextStamp()
-        running[place.id] = Running(size: size, started: stamp)
-        return row
-    }
+    // MARK: time
 
     private mutating func advance(to now: Timestamp) {
         if let lastTime, now < lastTime.advanced(bySeconds: -1) { takeInStep(now) }
@@ -317,20 +306,27 @@ package struct Scheduler: Sendable {
         guard running[id] == nil, let volume = volumes[id.volume] else { return }
         let reasons = Policy.reasons(row.facts, volume: volume.facts, settings: volume.settings, now: now)
         if reasons.isEmpty {
-            let stamp = nextStamp()
-            entries[id]?.stamp = stamp
-            entries[id]?.isReady = true
-            readyCount[row.size, default: 0] += 1
-            let place = Place(priority: row.priority, changed: row.facts.changed, id: id, stamp: stamp)
-            ready[row.size]?.insert(place)
-            dropOutdated(row.size)
-        } else if let time = Policy.lookAgain(reasons) ?? entries[id]?.recheck {
-            setAlarm(id, at: time)
+            makeReady(id, row, volume, now: now)
+        } else if let time = Policy.lookAgain(reasons, row.facts, volume: volume.facts, now: now)
+            ?? entries[id]?.recheck
+        {
+            setAlarm(id, at: min(time, entries[id]?.recheck ?? time), stamp: nextStamp())
         }
     }
 
-    private mutating func setAlarm(_ id: RowID, at time: Timestamp) {
+    private mutating func makeReady(_ id: RowID, _ row: ScheduledRow, _ volume: Queue, now: Timestamp) {
         let stamp = nextStamp()
+        entries[id]?.stamp = stamp
+        entries[id]?.isReady = true
+        let rank = Policy.rank(row.facts, priority: row.priority, volume: volume.facts, now: now)
+        add(Place(rank: rank, id: id, stamp: stamp), row.size)
+        // Its place may be another one by then.
+        if let turn = Policy.nextTurn(row.facts, volume: volume.facts, now: now) {
+            setAlarm(id, at: turn, stamp: stamp)
+        }
+    }
+
+    private mutating func setAlarm(_ id: RowID, at time: Timestamp, stamp: UInt64) {
         entries[id]?.stamp = stamp
         entries[id]?.alarm = time
         alarms.insert(Alarm(time: time, id: id, stamp: stamp))
@@ -340,25 +336,19 @@ package struct Scheduler: Sendable {
     }
 
     /// How many places a queue may have: outdated ones would pile up behind a row that does not get its turn.
-    private var bound: Int { 2 * entries.count + 64 }
-
-    private mutating func dropOutdated(_ size: ScheduledRow.Size) {
-        guard ready[size]?.count ?? 0 > bound else { return }
-        let entries = entries
-        ready[size]?.keep { entries[$0.id]?.stamp == $0.stamp }
-    }
+    var bound: Int { 2 * entries.count + 64 }
 
     /// Takes a row out of the queues; its places there become outdated.
-    private mutating func withdraw(_ id: RowID) {
+    mutating func withdraw(_ id: RowID) {
         guard let entry = entries[id] else { return }
-        if entry.isReady { readyCount[entry.row.size, default: 1] -= 1 }
+        if entry.isReady { volumes[id.volume]?.readyCount[entry.row.size, default: 1] -= 1 }
         let stamp = nextStamp()
         entries[id]?.isReady = false
         entries[id]?.alarm = nil
         entries[id]?.stamp = stamp
     }
 
-    private mutating func nextStamp() -> UInt64 {
+    mutating func nextStamp() -> UInt64 {
         lastStamp += 1
         return lastStamp
     }
@@ -366,7 +356,9 @@ package struct Scheduler: Sendable {
     private mutating func forget(_ id: RowID) {
         withdraw(id)
         unlink(id)
-        if entries.removeValue(forKey: id) != nil { counts[id.volume, default: 1] -= 1 }
+        guard let entry = entries.removeValue(forKey: id) else { return }
+        counts[id.volume, default: 1] -= 1
+        pendingBytes[id.volume, default: 0] -= entry.row.facts.remaining
     }
 
     // MARK: dependencies
@@ -409,6 +401,21 @@ extension Scheduler {
     /// Whether a row is known that will or may be worked on without a person.
     package var hasActiveRows: Bool { entries.values.contains { !$0.row.facts.isPaused } }
 
+    /// What the rows known of a volume have to send, in bytes.
+    package func bytes(of volume: String) -> Int64 { pendingBytes[volume, default: 0] }
+
+    /// How many rows of a volume wait for longer than `lifetime` says, in seconds, paused ones left out.
+    package func overdue(of volume: String, now: Timestamp, lifetime: (WorkFacts) -> Double) -> Int {
+        entries.values.count { entry in
+            let work = entry.row.facts
+            guard entry.row.id.volume == volume, !work.isPaused, running[entry.row.id] == nil else { return false }
+            return work.changed.advanced(bySeconds: lifetime(work)) < now
+        }
+    }
+
+    /// Whether a person gave a row time.
+    package var hasDiscretionaryRows: Bool { entries.values.contains { $0.row.facts.isDiscretionary } }
+
     /// Whether no row of a volume is known.
     package func isEmpty(of volume: String) -> Bool { counts[volume, default: 0] == 0 }
 }
@@ -437,7 +444,8 @@ extension Scheduler {
             if dependents[blocker]?.contains(id) != true { return true }
             if entries[blocker] == nil && running[blocker] == nil { return true }
         }
-        guard let time = Policy.lookAgain(reasons) ?? entry.recheck else { return false }
+        let turn = Policy.lookAgain(reasons, entry.row.facts, volume: volume.facts, now: now)
+        guard let time = turn ?? entry.recheck else { return false }
         return entry.alarm.map { $0 > max(time, now) } ?? true
     }
 }

@@ -12,6 +12,8 @@ package final class TransferProgress: Sendable {
         /// The sizes of the parts under way.
         var sizes: [Int: Int64] = [:]
         var name: String?
+        /// How often the remote asked for less, or did not answer in time.
+        var troubles = 0
         /// When the first bytes went out (monotonic seconds), and what had been sent by then.
         var began: (time: Double, sent: Int64)?
 
@@ -19,10 +21,13 @@ package final class TransferProgress: Sendable {
     }
 
     package let size: Int64
+    /// Where what is sent is counted too.
+    private let total: SentBytes?
     private let state = Lock(State())
 
-    package init(size: Int64) {
+    package init(size: Int64, total: SentBytes? = nil) {
         self.size = size
+        self.total = total
     }
 
     /// Bytes acknowledged or on their way, at most the size.
@@ -53,6 +58,19 @@ package final class TransferProgress: Sendable {
         state.withLock { $0.name = name }
     }
 
+    /// The remote asked for less, or did not answer in time, which is waited for in place.
+    func noteTrouble() {
+        state.withLock { $0.troubles += 1 }
+    }
+
+    /// How often that was so since it was asked last.
+    func takeTroubles() -> Int {
+        state.withLock { state in
+            defer { state.troubles = 0 }
+            return state.troubles
+        }
+    }
+
     func acknowledge(_ bytes: Int64) {
         state.withLock { $0.acknowledged = bytes }
     }
@@ -65,6 +83,7 @@ package final class TransferProgress: Sendable {
     func sending(_ part: Int, _ bytes: Int64) {
         state.withLock { state in
             if state.began == nil { state.began = (monotonicSeconds(), state.sent) }
+            total?.add(bytes - state.inFlight[part, default: 0])
             state.inFlight[part] = bytes
         }
     }

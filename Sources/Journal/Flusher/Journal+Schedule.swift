@@ -59,15 +59,25 @@ extension Journal {
         }
     }
 
-    /// Holds rows back until a time; nil lifts that.
-    package func setNotBefore(_ nodes: [NodeID], _ time: Timestamp?) throws(JournalError) {
+    /// Notes when and in which order a person wants the change at a path sent; false when there is none.
+    ///
+    /// It is forgotten with the change, once that is at the remote.
+    package func reschedule(
+        _ path: ObjectKey,
+        _ body: (inout JournalNode.Schedule) -> Void
+    ) throws(JournalError) -> Bool {
         try write { tables throws(JournalError) in
-            for node in nodes {
-                try tables.connection.run(
-                    "UPDATE node SET not_before = ? WHERE id = ?",
-                    [.time(time), .integer(node.value)]
-                )
-            }
+            guard let node = try tables.node(at: path), !node.isTombstone else { return false }
+            var schedule = node.schedule
+            body(&schedule)
+            try tables.connection.run(
+                "UPDATE node SET not_before = ?, deadline = ?, is_discretionary = ?, priority = ? WHERE id = ?",
+                [
+                    .time(schedule.notBefore), .time(schedule.deadline), .integer(schedule.isDiscretionary),
+                    .integer(schedule.priority), .integer(node.id.value),
+                ]
+            )
+            return true
         }
     }
 }

@@ -5,6 +5,7 @@
 enum Schema {
     static let migrations = [
         first, leftovers, doubts, failedSyncs, devices, compositions, extended, metVersions, checksums,
+        deferrals,
     ].map { compact($0) }
 
     // SQLite keeps this text on the first page of the file: where it spills onto another one, damage to that page too
@@ -169,6 +170,11 @@ enum Schema {
         ALTER TABLE conflict ADD COLUMN tag TEXT;
         ALTER TABLE conflict ADD COLUMN size INTEGER;
         ALTER TABLE conflict ADD COLUMN modified INTEGER;
+        """
+
+    private static let deferrals = """
+        ALTER TABLE node ADD COLUMN deadline INTEGER;
+        ALTER TABLE node ADD COLUMN is_discretionary INTEGER
         """
 
     private static let extended = "ALTER TABLE node ADD COLUMN xattr TEXT"

@@ -45,6 +45,10 @@ package struct JournalNode: Hashable, Sendable {
     package struct Schedule: Hashable, Sendable {
         package var isPaused = false
         package var notBefore: Timestamp?
+        /// When it should be at the remote, as a person said.
+        package var deadline: Timestamp?
+        /// It has time, as a person said.
+        package var isDiscretionary = false
         /// Higher goes first; 0 normally.
         package var priority: Int64 = 0
         package var attempts: Int64 = 0

@@ -77,6 +77,7 @@ class Instance:
             # The machine that the tests run on, a laptop in a train perhaps, is not what they are about.
             "DBUS_SYSTEM_BUS_ADDRESS": f"unix:path={os.path.join(self.folder, 'no-bus')}",
             "MOORAGE_SYSFS": os.path.join(self.folder, "no-sysfs"),
+            "MOORAGE_PROCFS": os.path.join(self.folder, "no-procfs"),
         }
         self.configure()
 

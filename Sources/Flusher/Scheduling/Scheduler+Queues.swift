@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Policy
+
+/// The queues of what may start.
+extension Scheduler {
+    func hasRoom(for size: ScheduledRow.Size) -> Bool {
+        let other: ScheduledRow.Size = size == .small ? .large : .small
+        let mine = running.values.count { $0.size == size }
+        let isOtherWaiting = volumes.contains { $0.value.readyCount[other, default: 0] > 0 && hasRoom(in: $0.key) }
+        let isOtherRunning = running.values.contains { $0.size == other }
+        // With one worker there is nothing to keep free: the oldest goes.
+        let reserve = isOtherWaiting && !isOtherRunning && limits.workers > 1 ? 1 : 0
+        let bound = size == .large ? min(limits.large, limits.workers) : limits.workers
+        return mine < min(bound, limits.workers - reserve)
+    }
+
+    /// Whether more may go on with the remote of a volume.
+    private func hasRoom(in volume: String) -> Bool {
+        running.keys.count { $0.volume == volume } < volumes[volume]?.limit.current ?? limits.workers
+    }
+
+    /// The first that may start of all volumes with room.
+    mutating func first(_ size: ScheduledRow.Size) -> Place? {
+        var best: Place?
+        for volume in volumes.keys where hasRoom(in: volume) {
+            guard let place = first(size, of: volume) else { continue }
+            best = min(best ?? place, place)
+        }
+        return best
+    }
+
+    private mutating func first(_ size: ScheduledRow.Size, of volume: String) -> Place? {
+        while let place = volumes[volume]?.ready[size]?.first {
+            if let entry = entries[place.id], entry.stamp == place.stamp, entry.isReady { return place }
+            _ = volumes[volume]?.ready[size]?.popFirst()
+        }
+        return nil
+    }
+
+    mutating func take(_ size: ScheduledRow.Size) -> ScheduledRow? {
+        guard let place = first(size), let row = entries[place.id]?.row else { return nil }
+        _ = volumes[place.id.volume]?.ready[size]?.popFirst()
+        withdraw(place.id)
+        let stamp = nextStamp()
+        running[place.id] = Running(size: size, started: stamp)
+        return row
+    }
+
+    mutating func add(_ place: Place, _ size: ScheduledRow.Size) {
+        volumes[place.id.volume]?.readyCount[size, default: 0] += 1
+        volumes[place.id.volume]?.ready[size]?.insert(place)
+        guard volumes[place.id.volume]?.ready[size]?.count ?? 0 > bound else { return }
+        let entries = entries
+        volumes[place.id.volume]?.ready[size]?.keep { entries[$0.id]?.stamp == $0.stamp }
+    }
+}
+
+/// How much goes on with each remote.
+extension Scheduler {
+    /// The remote of a volume asked for less, or did not answer in time; `time` in monotonic seconds.
+    package mutating func noteTrouble(with volume: String, at time: Double) {
+        volumes[volume]?.limit.noteTrouble(at: time)
+    }
+
+    /// Takes in what was done with the remote of a volume since the last time, see ``ConcurrencyLimit``.
+    package mutating func noteWork(with volume: String, moved: Double, at time: Double) {
+        let count = running.keys.count { $0.volume == volume }
+        guard let limit = volumes[volume]?.limit else { return }
+        volumes[volume]?.limit.observe(moved: moved, isFull: count >= limit.current, at: time)
+    }
+
+    /// How much may go on with the remote of a volume at once.
+    package func limit(of volume: String) -> Int? { volumes[volume]?.limit.current }
+}

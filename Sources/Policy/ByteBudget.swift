@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+
+/// What went over networks that cost, this day and this month, of what may go; a pure value.
+///
+/// Days and months are those of local time. A clock that is set back gives nothing back: what went counts for the day
+/// that it is then.
+package struct ByteBudget: Hashable, Sendable {
+    /// How much may go, in bytes; nil: any amount.
+    package struct Limits: Hashable, Sendable {
+        package var daily: Int64?
+        package var monthly: Int64?
+
+        package init(daily: Int64? = nil, monthly: Int64? = nil) {
+            self.daily = daily
+            self.monthly = monthly
+        }
+
+        package var isEmpty: Bool { daily == nil && monthly == nil }
+    }
+
+    /// The day that ``dayBytes`` went on, in days since 1970-01-01 of local time.
+    package private(set) var day: Int64
+    package private(set) var dayBytes: Int64
+    /// The month that ``monthBytes`` went in: twelve times the year, and the month from 0.
+    package private(set) var month: Int64
+    package private(set) var monthBytes: Int64
+
+    package init(day: Int64 = .min, dayBytes: Int64 = 0, month: Int64 = .min, monthBytes: Int64 = 0) {
+        self.day = day
+        self.dayBytes = max(0, dayBytes)
+        self.month = month
+        self.monthBytes = max(0, monthBytes)
+    }
+
+    /// Counts bytes that went.
+    package mutating func note(_ bytes: Int64, at now: Timestamp, _ clock: any LocalClock) {
+        turn(at: now, clock)
+        dayBytes = Self.sum(dayBytes, bytes)
+        monthBytes = Self.sum(monthBytes, bytes)
+    }
+
+    /// Begins a new day and a new month when their time has come.
+    package mutating func turn(at now: Timestamp, _ clock: any LocalClock) {
+        let wall = WallTime(now, clock)
+        let month = Self.number(of: wall.month)
+        if wall.day > day { dayBytes = 0 }
+        if month > self.month { monthBytes = 0 }
+        day = wall.day
+        self.month = month
+    }
+
+    /// How many bytes may still go now; nil: any number.
+    package func remaining(_ limits: Limits) -> Int64? {
+        let left = [limits.daily.map { $0 - dayBytes }, limits.monthly.map { $0 - monthBytes }].compactMap { $0 }
+        return left.min().map { max(0, $0) }
+    }
+
+    /// Why nothing may go now, until the day or the month is over; nil: something may.
+    package func hold(_ limits: Limits, at now: Timestamp, _ clock: any LocalClock) -> Waiting? {
+        let wall = WallTime(now, clock)
+        if let monthly = limits.monthly, monthBytes >= monthly {
+            return Waiting(
+                .quota,
+                since: now,
+                until: Self.nextMonth(wall, clock),
+                detail: "of the month, \(monthly) bytes"
+            )
+        }
+        guard let daily = limits.daily, dayBytes >= daily else { return nil }
+        let midnight = WallTime(day: wall.day + 1, second: 0).moment(clock)
+        return Waiting(.quota, since: now, until: midnight, detail: "of the day, \(daily) bytes")
+    }
+
+    private static func nextMonth(_ wall: WallTime, _ clock: any LocalClock) -> Timestamp {
+        let (year, month) = wall.month
+        let next = Timestamp.Civil(
+            year: month == 12 ? year + 1 : year,
+            month: month == 12 ? 1 : month + 1,
+            day: 1,
+            hour: 0,
+            minute: 0,
+            second: 0
+        )
+        return WallTime(day: Timestamp(next).seconds / WallTime.secondsOfDay, second: 0).moment(clock)
+    }
+
+    private static func number(of month: (year: Int, month: Int)) -> Int64 {
+        Int64(month.year) * 12 + Int64(month.month) - 1
+    }
+
+    private static func sum(_ left: Int64, _ right: Int64) -> Int64 {
+        let (sum, overflow) = left.addingReportingOverflow(max(0, right))
+        return overflow ? .max : sum
+    }
+}

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the Moorage authors
+"""Uploads go when they are meant to: windows, moments, deadlines, budgets, priorities, for volumes, paths and files."""
+
+import errno
+import os
+import time
+from datetime import datetime, timezone
+
+import pytest
+
+from harness.machine import Bus
+from harness.processes import wait_until
+from harness.trees import all_keys, write_file, write_random_file
+
+MIB = 1 << 20
+PATIENCE = 60
+# What bytes may take to stop.
+CLOSING = 10
+# Two windows of a minute each, of which no test meets more than one, and no test twice.
+CLOSED = "Mon 00:00-00:01"
+
+
+@pytest.fixture
+def bus(folder, stack, instance):
+    bus = Bus(folder)
+    stack.callback(bus.stop)
+    instance.environment["DBUS_SYSTEM_BUS_ADDRESS"] = bus.address
+    return bus
+
+
+def keys(client):
+    return sorted(all_keys(client, "bucket"))
+
+
+def waiting(instance, path):
+    """What an upload waits for, without what passes by itself; nothing when there is no such upload."""
+    found = [upload for upload in instance.uploads() if upload["path"] == path]
+    return [item for upload in found for item in upload["waiting"] if item["reason"] not in ("quiet", "backoff")]
+
+
+def reasons(instance, path):
+    return sorted(item["reason"] for item in waiting(instance, path))
+
+
+def expect_held(instance, path, *expected):
+    wait_until(lambda: reasons(instance, path) == sorted(expected), PATIENCE, f"{path} to wait for {expected}")
+
+
+def expect_remote(client, *expected):
+    wait_until(lambda: keys(client) == sorted(expected), PATIENCE, f"{expected} to be remote")
+
+
+def write_small(mount, name):
+    os.makedirs(os.path.dirname(mount / name), exist_ok=True)
+    write_file(mount / name, b"content of " + name.encode())
+
+
+def zone_in_which_it_is(hour, minute, second):
+    """A time zone by whose clocks it is that time now (tzset(3))."""
+    now = datetime.now(timezone.utc)
+    west = (now.hour * 3600 + now.minute * 60 + now.second) - (hour * 3600 + minute * 60 + second)
+    # Half a day either way is what tzset allows for sure.
+    west = (west + 43200) % 86400 - 43200
+    sign = "-" if west < 0 else ""
+    west = abs(west)
+    return f"<test>{sign}{west // 3600:02}:{west // 60 % 60:02}:{west % 60:02}"
+
+
+def test_a_window_opens_by_the_clock_on_the_wall(client, instance):
+    instance.environment["TZ"] = zone_in_which_it_is(11, 59, 45)
+    instance.configure(window="12:00-13:00", quiet_period="0s")
+    mount = instance.mount("s3://bucket")
+    write_small(mount, "a")
+    expect_held(instance, "a", "window")
+    until = datetime.fromisoformat(waiting(instance, "a")[0]["until"].replace("Z", "+00:00"))
+    assert 0 < (until - datetime.now(timezone.utc)).total_seconds() < 20
+    assert keys(client) == []
+    expect_remote(client, "a")
+    assert datetime.now(timezone.utc) >= until
+
+
+def test_a_window_that_closes_stops_what_is_under_way(client, proxy, instance, seed):
+    instance.environment["TZ"] = zone_in_which_it_is(11, 59, 48)
+    instance.configure(window="11:00-12:00", quiet_period="0s", upload_protocol="s3-multipart", part_size="5M")
+    proxy.limit(up=MIB)
+    mount = instance.mount("s3://bucket")
+    write_random_file(mount / "big", 40 * MIB, seed)
+    wait_until(lambda: proxy.body_bytes() > 0, PATIENCE, "the upload to begin")
+    expect_held(instance, "big", "window")
+    time.sleep(CLOSING)
+    count = proxy.body_bytes()
+    time.sleep(2)
+    assert proxy.body_bytes() == count < 40 * MIB
+    proxy.limit()
+    instance.run("policy", "set", "window=00:00-24:00")
+    expect_remote(client, "big")
+    # What was acknowledged is not sent again: at most the parts that were cut.
+    assert proxy.body_bytes() < 40 * MIB + 4 * 5 * MIB + MIB
+
+
+def test_a_file_waits_for_its_moment_and_goes_when_it_is_taken_back(client, instance):
+    instance.configure(quiet_period="0s")
+    instance.run("policy", "set", "low-data=on")
+    mount = instance.mount("s3://bucket")
+    write_small(mount, "later")
+    os.setxattr(mount / "later", "user.moorage.not-before", b"+1h")
+    write_small(mount, "now")
+    instance.run("policy", "set", "low-data=auto")
+    expect_remote(client, "now")
+    expect_held(instance, "later", "not-before")
+    told = os.getxattr(mount / "later", "user.moorage.not-before").decode()
+    assert waiting(instance, "later")[0]["until"][:19] == told[:19]
+    mount.unmount()
+    mount = instance.mount("s3://bucket")
+    assert os.getxattr(mount / "later", "user.moorage.not-before").decode() == told
+    os.removexattr(mount / "later", "user.moorage.not-before")
+    expect_remote(client, "later", "now")
+    with pytest.raises(OSError) as failure:
+        os.setxattr(mount / "later", "user.moorage.not-before", b"+1h")
+    assert failure.value.errno == errno.ENODATA
+
+
+def test_wishes_that_mean_nothing_are_refused(client, instance):
+    instance.run("policy", "set", "low-data=on")
+    mount = instance.mount("s3://bucket")
+    write_small(mount, "a")
+    for name, value in [
+        ("not-before", b"soon"), ("deadline", b"2h"), ("priority", b"101"), ("priority", b"x"), ("discretionary", b"yes"),
+    ]:
+        with pytest.raises(OSError) as failure:
+            os.setxattr(mount / "a", f"user.moorage.{name}", value)
+        assert failure.value.errno == errno.EINVAL
+    with pytest.raises(OSError) as failure:
+        os.setxattr(mount / "a", "user.moorage.state", b"remote")
+    assert failure.value.errno == errno.EPERM
+    with pytest.raises(OSError):
+        os.getxattr(mount / "a", "user.moorage.deadline")
+    assert os.listxattr(mount / "a") == []
+
+
+def test_priority_orders_what_waits(client, proxy, instance):
+    instance.configure(quiet_period="0s", parallel_files=1)
+    instance.run("policy", "set", "low-data=on")
+    mount = instance.mount("s3://bucket")
+    names = [f"f{number:02}" for number in range(20)]
+    for number, name in enumerate(names):
+        write_small(mount, name)
+        os.setxattr(mount / name, "user.moorage.priority", str(number).encode())
+    expect_held(instance, names[-1], "constrained")
+    wait_until(lambda: all(reasons(instance, name) for name in names), PATIENCE, "all to be known")
+    proxy.limit(up=MIB)
+    instance.run("policy", "set", "low-data=auto")
+    expect_remote(client, *names)
+    sent = [request["path"].rsplit("/", 1)[1] for request in proxy.requests("PUT object")]
+    sent = [name for name in sent if name in names]
+    # Eight go at once, so that each may be overtaken by some.
+    assert sent[:8] != names[:8] and set(sent[:8]) <= set(names[8:]), sent
+
+
+def test_a_deadline_opens_a_window_and_not_the_purse(client, instance):
+    instance.configure(quiet_period="0s", window=CLOSED, deadline="+1s")
+    instance.run("policy", "set", "metered=yes")
+    mount = instance.mount("s3://bucket")
+    write_small(mount, "a")
+    expect_held(instance, "a", "expensive")
+    instance.run("policy", "set", "metered=no")
+    expect_remote(client, "a")
+
+
+def test_paths_go_by_rules_of_their_own(client, instance):
+    with open(instance.environment["MOORAGE_CONFIG"], "a") as file:
+        file.write(
+            f"""
+            [volume photos]
+            remote = s3://bucket
+            quiet_period = 0s
+            [path photos:*.raw]
+            window = {CLOSED}
+            [path photos:/urgent/*.raw]
+            window = 00:00-24:00
+            [path other:*]
+            window = {CLOSED}
+            """
+        )
+    mount = instance.mount("photos")
+    for name in ["a.raw", "b.txt", "urgent/c.raw"]:
+        write_small(mount, name)
+    expect_remote(client, "b.txt", "urgent/", "urgent/c.raw")
+    expect_held(instance, "a.raw", "window")
+    # A new name has other rules.
+    os.rename(mount / "a.raw", mount / "a.txt")
+    expect_remote(client, "a.txt", "b.txt", "urgent/", "urgent/c.raw")
+
+
+def test_what_may_go_over_metered_networks_is_counted_over_restarts(client, proxy, instance, bus, seed):
+    files = 40
+    bus.network_manager(metered=1)
+    instance.configure(expensive_daily="2M", allow_expensive="true", quiet_period="0s")
+    proxy.limit(up=4 * MIB)
+    mount = instance.mount("s3://bucket")
+    for number in range(files):
+        write_random_file(mount / f"f{number:02}", MIB // 2, seed + number)
+
+
+    def held():
+        return [upload["path"] for upload in instance.uploads() if "quota" in str(upload["waiting"])]
+
+    wait_until(lambda: held(), PATIENCE, "the budget to be used")
+    # What is under way may end.
+    time.sleep(CLOSING)
+    count = len(keys(client))
+    assert 2 * MIB <= proxy.body_bytes() < 18 * MIB and len(held()) == files - count
+    instance.kill_flusher()
+    wait_until(lambda: len(held()) == files - count, PATIENCE, "what went to be counted still")
+    assert len(keys(client)) == count
+    instance.run("policy", "set", "expensive_daily=1G")
+    expect_remote(client, *[f"f{number:02}" for number in range(files)])
+
+
+def test_what_waits_for_too_long_is_told_and_not_dropped(client, instance):
+    instance.configure(quiet_period="0s", lifetime="2s")
+    instance.run("policy", "set", "low-data=on")
+    mount = instance.mount("s3://bucket")
+    write_small(mount, "a")
+
+    def is_told():
+        uploads = instance.uploads()
+        volumes = instance.status()["volumes"]
+        return [upload["state"] for upload in uploads] == ["attention"] and volumes[0]["attention"] == 1
+
+    wait_until(is_told, PATIENCE, "the upload to need attention")
+    assert "constrained" in instance.uploads()[0]["error"]
+    instance.run("policy", "set", "low-data=auto")
+    expect_remote(client, "a")
+    wait_until(lambda: instance.status()["volumes"][0]["attention"] == 0, PATIENCE, "attention to end")
+
+
+def test_what_has_time_waits_for_a_busy_and_hot_machine(client, instance):
+    processes, system = instance.environment["MOORAGE_PROCFS"], instance.environment["MOORAGE_SYSFS"]
+    zone = os.path.join(system, "class/thermal/thermal_zone0")
+    os.makedirs(os.path.join(processes, "pressure"))
+    os.makedirs(zone)
+
+    def set_machine(average, temperature):
+        for path, text in [
+            (f"{processes}/pressure/io", f"some avg10={average:.2f} avg60=0.00 avg300=0.00 total=1\n"),
+            (f"{zone}/temp", f"{temperature}\n"),
+            (f"{zone}/trip_point_0_type", "passive\n"),
+            (f"{zone}/trip_point_0_temp", "80000\n"),
+        ]:
+            write_file(path, text.encode())
+
+    set_machine(50, 90_000)
+    instance.configure(quiet_period="0s")
+    instance.run("policy", "set", "low-data=on")
+    mount = instance.mount("s3://bucket")
+    write_small(mount, "later")
+    os.setxattr(mount / "later", "user.moorage.discretionary", b"1")
+    write_small(mount, "now")
+    expect_held(instance, "later", "constrained", "load", "thermal")
+    instance.run("policy", "set", "low-data=auto")
+    expect_remote(client, "now")
+    assert reasons(instance, "later") == ["load", "thermal"]
+    set_machine(15, 70_000)
+    # Not yet so much better that it would stay so.
+    expect_held(instance, "later", "load")
+    set_machine(5, 70_000)
+    expect_remote(client, "later", "now")
