@@ -125,11 +125,7 @@ extension FileSystem {
             let (moved, replaced) = table.move(move.parent, move.name, to: move.newParent, move.newName)
             if let replaced { detach(replaced) }
             let node = try translating { try journal.node(at: new) }
-            moved?.state.withLock { state in
-                state.noteStatusChange()
-                state.node = node?.id
-                state.isLocalOnly = node?.isLocalOnly ?? false
-            }
+            moved?.noteFolderMoved(node)
             // Their rows are new: what is done with them from now on must find them.
             for inode in known {
                 if let path = table.path(of: inode.number) { _ = try follow(inode, at: path) }
@@ -173,7 +169,9 @@ extension FileSystem {
 
     private func exchangeNames(_ move: Move) throws(FileError) {
         let (parent, name, newParent, newName) = (move.parent, move.name, move.newParent, move.newName)
-        _ = try findDescribed(newParent, newName)
+        let other = try findDescribed(newParent, newName)
+        let mine = try find(parent, name)
+        if mine.kind == .directory || other.kind == .directory { return try exchangeTrees(move, mine, other) }
         try namespace.alone { () throws(FileError) in
             let first = try path(of: parent).appending(name)
             let second = try path(of: newParent).appending(newName)
@@ -198,6 +196,72 @@ extension FileSystem {
         }
     }
 
+    /// Exchanges two things of which one at least is a folder.
+    private func exchangeTrees(_ move: Move, _ mine: Inode, _ other: Inode) throws(FileError) {
+        let old = try (path(of: mine.number), path(of: other.number))
+        // Everything below moves with them, so everything below must be known.
+        for (inode, path) in [(mine, old.0), (other, old.1)] where inode.kind == .directory {
+            if !inode.state.withLock({ $0.isLocalOnly }) { try view.learnTree(path) }
+        }
+        try namespace.alone { () throws(FileError) in
+            let first = try path(of: move.parent).appending(move.name)
+            let second = try path(of: move.newParent).appending(move.newName)
+            let kinds = (try presence(first).kind, try presence(second).kind)
+            guard (first, second) == old, kinds == (mine.kind, other.kind) else { throw .noEntry }
+            if first == second { return }
+            guard !first.isInside(second), !second.isInside(first) else { throw .invalidArgument }
+            try checkPaths(below: first, growingBy: second.bytes.count - first.bytes.count)
+            try checkPaths(below: second, growingBy: first.bytes.count - second.bytes.count)
+            let known = try settleFiles(below: first) + settleFiles(below: second)
+            // Where a file takes a folder's place, or a folder a file's, there is nothing at the remote for a moment.
+            try keepFolder(first.parent, move.knowledge)
+            try keepFolder(second.parent, move.knowledge)
+            try translating {
+                try journal.exchangeTrees(
+                    first,
+                    second,
+                    firstRemote: try view.state(of: first, as: move.knowledge),
+                    secondRemote: try view.state(of: second, as: move.knowledge),
+                    firstEntries: mine.kind == .directory ? try view.tree(first, as: move.knowledge) : [],
+                    secondEntries: other.kind == .directory ? try view.tree(second, as: move.knowledge) : []
+                )
+            }
+            try place(mine, other, of: move, first, second)
+            // Their rows are new: what is done with them from now on must find them.
+            for inode in known where inode !== mine && inode !== other {
+                if let path = table.path(of: inode.number) { _ = try follow(inode, at: path) }
+            }
+        }
+    }
+
+    /// Puts two inodes under each other's names.
+    private func place(
+        _ mine: Inode,
+        _ other: Inode,
+        of move: Move,
+        _ first: ObjectKey,
+        _ second: ObjectKey
+    ) throws(FileError) {
+        let here = table.child(move.parent, move.name)
+        let there = table.child(move.newParent, move.newName)
+        if let here { table.place(here, move.newParent, move.newName) }
+        if let there { table.place(there, move.parent, move.name) }
+        for (inode, path) in [(here, second), (there, first)] {
+            guard inode?.kind == .directory else {
+                try noteMoved(inode, to: path)
+                continue
+            }
+            let node = try translating { try journal.node(at: path) }
+            inode?.noteFolderMoved(node)
+        }
+        if mine.kind != other.kind {
+            let growth = mine.kind == .directory ? 1 : -1
+            try folder(move.parent).noteSubfolders(-growth)
+            try folder(move.newParent).noteSubfolders(growth)
+        }
+        try touchFolders(move)
+    }
+
     private func noteMoved(_ inode: Inode?, to path: ObjectKey) throws(FileError) {
         let node = try translating { try journal.node(at: path) }
         if let inode, let node { _ = try adoptUpload(inode, node) }
@@ -216,6 +280,15 @@ extension FileSystem {
 }
 
 extension Inode {
+    /// The row of this folder is `node` now; nil: it is as at the remote again.
+    fileprivate func noteFolderMoved(_ node: JournalNode?) {
+        state.withLock { state in
+            state.noteStatusChange()
+            state.node = node?.id
+            state.isLocalOnly = node?.isLocalOnly ?? false
+        }
+    }
+
     /// The row of this file is `node` now; nil: it is as at the remote again.
     fileprivate func wasMoved(_ node: JournalNode?, to path: ObjectKey) {
         state.withLock { state in

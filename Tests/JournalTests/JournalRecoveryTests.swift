@@ -140,6 +140,18 @@ import Testing
         #expect(try fixture.quarantined().count == 2)
     }
 
+    /// The folder was removed for good: it is not to come back because the file that took its name is lost.
+    @Test func afterPowerLossAFolderThatAFileReplacedStaysRemoved() throws {
+        let folder = RemoteState.directory(hasMarker: true, .directory())
+        try journal.remove(at: "d", remote: folder)
+        try fixture.synchronize()
+        try fixture.save("d")
+        try fixture.recover(boot: "two")
+        let row = try fixture.row("d")
+        #expect(row.isTombstone && row.hasRemoteDirectory && row.generation == nil)
+        #expect(try fixture.quarantined().count == 1)
+    }
+
     @Test func afterPowerLossAFileGoesBackToItsLastFsync() throws {
         let (node, content) = try fixture.write("a", "12345")
         let generation = try #require(node.generation)

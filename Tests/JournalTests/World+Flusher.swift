@@ -91,17 +91,19 @@ extension World {
             }
         }
         guard mayBegin else { return }
-        if node.hasRemoteDirectory, blockers.isEmpty {
-            note("delete-marker \(node.path)")
-            markers[node.path] = nil
-            try journal.completeDirectoryRemoval(at: node.path)
-            return
-        }
+        if node.hasRemoteDirectory, blockers.isEmpty { return try deleteMarker(node) }
         let isCopy = node.generation?.wholeRemote != nil && blockers.isEmpty
         if let transfer = try journal.beginTransfer(of: node, method: isCopy ? .copy : .put) {
             sent[transfer.id] = (node.attributes, node.target)
             note("begin \(transfer.key) \(transfer.method)")
         }
+    }
+
+    /// Takes away the folder that an object is to replace.
+    private func deleteMarker(_ node: JournalNode) throws {
+        note("delete-marker \(node.path)")
+        markers[node.path] = nil
+        try journal.completeDirectoryRemoval(at: node.path)
     }
 
     // MARK: transfers
@@ -120,6 +122,8 @@ extension World {
         }
         if transfer.method == .put, try hydrate(node) { return }
         if try journal.blockers(of: node).isEmpty {
+            // What was below it when this began is gone by now.
+            if node.hasRemoteDirectory { return try deleteMarker(node) }
             note("commit \(transfer.key)")
             try journal.markCommitting(transfer.id, expectedTag: nil)
         }

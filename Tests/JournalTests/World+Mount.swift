@@ -234,9 +234,11 @@ extension World {
     }
 
     private func exchange() throws {
-        guard let first = random.pick(filesAndLinks), let second = random.pick(filesAndLinks), first != second else {
-            return
-        }
+        guard let first = random.pick(model.keys.sorted()), let second = random.pick(model.keys.sorted()),
+            !first.isInside(second), !second.isInside(first)
+        else { return }
+        let folders = directories
+        if folders.contains(first) || folders.contains(second) { return try exchangeTrees(first, second) }
         note("exchange \(first) \(second)")
         try journal.exchange(
             first,
@@ -246,6 +248,38 @@ extension World {
         )
         (model[first], model[second]) = (model[second], model[first])
         (open[first], open[second]) = (open[second], open[first])
+    }
+
+    private func exchangeTrees(_ first: ObjectKey, _ second: ObjectKey) throws {
+        let growth = abs(first.bytes.count - second.bytes.count)
+        let longest = (children(of: first) + children(of: second)).map(\.bytes.count).max() ?? 0
+        guard longest + growth < 14 else { return }
+        note("exchange trees \(first) \(second)")
+        try keepingFolder(of: first) {
+            try keepingFolder(of: second) {
+                try journal.exchangeTrees(
+                    first,
+                    second,
+                    firstRemote: remoteState(first),
+                    secondRemote: remoteState(second),
+                    firstEntries: remoteEntries(below: first),
+                    secondEntries: remoteEntries(below: second)
+                )
+            }
+        }
+        let ones = [first] + children(of: first)
+        let twos = [second] + children(of: second)
+        let moves =
+            ones.map { ($0, $0.moved(from: first, to: second)) } + twos.map { ($0, $0.moved(from: second, to: first)) }
+        let (oldModel, oldOpen) = (model, open)
+        for (path, _) in moves {
+            model[path] = nil
+            open[path] = nil
+        }
+        for case (let path, let moved?) in moves {
+            model[moved] = oldModel[path]
+            open[moved] = oldOpen[path]
+        }
     }
 
     private func renameDirectory() throws {

@@ -40,18 +40,35 @@ extension Journal {
         try change(at: now) { change throws(JournalError) in
             let sourceRemote = try sourceRemote()
             let targetRemote = try targetRemote()
-            let entries = try entries()
-            let rows = try change.tables.descendants(of: source)
-            var paths = Set(rows.map(\.path))
-            _ = try change.move(source, target, sourceRemote, targetRemote)
-            for row in rows where !row.isTombstone {
-                try change.moveInside(row.path, source, target, .absent)
-            }
-            // An entry listed twice (a marker and an implied folder) moves once.
-            for entry in entries where paths.insert(entry.path).inserted {
-                try change.moveInside(entry.path, source, target, entry.state)
-            }
-            try change.tables.moveConflicts(below: source, to: target)
+            try change.moveTree(source, target, sourceRemote, targetRemote, try entries())
+        }
+    }
+
+    /// Exchanges two things of which one at least is a folder, each with everything below it, in one transaction
+    /// (`RENAME_EXCHANGE`); neither is below the other.
+    ///
+    /// The entries are as for ``renameDirectory(from:to:sourceRemote:targetRemote:entries:now:)``; none for what is no
+    /// folder.
+    package func exchangeTrees(
+        _ first: ObjectKey,
+        _ second: ObjectKey,
+        firstRemote: @autoclosure () throws(JournalError) -> RemoteState,
+        secondRemote: @autoclosure () throws(JournalError) -> RemoteState,
+        firstEntries: @autoclosure () throws(JournalError) -> [RemoteEntry],
+        secondEntries: @autoclosure () throws(JournalError) -> [RemoteEntry],
+        now: Timestamp = .now()
+    ) throws(JournalError) {
+        guard !first.isInside(second), !second.isInside(first) else {
+            throw JournalError(.constraint, "journal: \(first) and \(second) are not beside each other")
+        }
+        try change(at: now) { change throws(JournalError) in
+            let (firstRemote, secondRemote) = (try firstRemote(), try secondRemote())
+            let (firstEntries, secondEntries) = (try firstEntries(), try secondEntries())
+            // No path has a zero byte, and nobody sees what is within a transaction.
+            let aside = ObjectKey(bytes: second.bytes + [0])
+            try change.moveTree(first, aside, firstRemote, .absent, firstEntries)
+            try change.moveTree(second, first, secondRemote, firstRemote, secondEntries)
+            try change.moveTree(aside, second, .absent, secondRemote, [])
         }
     }
 
@@ -110,6 +127,29 @@ extension Change {
         try tables.update(node)
         try bury(source, left)
         return try tables.removeIfClean(node, targetRemote) ? nil : node
+    }
+
+    /// Moves something with everything below it, in place of something that has nothing below it.
+    ///
+    /// `entries` are those of the remote below `source`.
+    fileprivate func moveTree(
+        _ source: ObjectKey,
+        _ target: ObjectKey,
+        _ sourceRemote: RemoteState,
+        _ targetRemote: RemoteState,
+        _ entries: [RemoteEntry]
+    ) throws(JournalError) {
+        let rows = try tables.descendants(of: source)
+        var paths = Set(rows.map(\.path))
+        _ = try move(source, target, sourceRemote, targetRemote)
+        for row in rows where !row.isTombstone {
+            try moveInside(row.path, source, target, .absent)
+        }
+        // An entry listed twice (a marker and an implied folder) moves once.
+        for entry in entries where paths.insert(entry.path).inserted {
+            try moveInside(entry.path, source, target, entry.state)
+        }
+        try tables.moveConflicts(below: source, to: target)
     }
 
     /// Moves one thing below a folder that moves.

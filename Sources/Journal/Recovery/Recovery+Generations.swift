@@ -146,7 +146,7 @@ extension Recovery {
         case .restore(let content, let isSynced): try restore(evidence, content, isSynced)
         case .lose:
             try quarantine(id, evidence.node?.path)
-            if let node = evidence.node { try tables.delete(node) }
+            if let node = evidence.node { try lose(node) }
             try tables.deleteGeneration(id)
         case .damaged:
             try tables.connection.run("UPDATE generation SET is_sealed = 1 WHERE id = ?", [.integer(id.value)])
@@ -157,6 +157,19 @@ extension Recovery {
             try tables.update(node)
             report.items.append(RecoveryReport.Item(path: node.path, outcome: .damaged))
         }
+    }
+
+    /// Takes away a row whose content is lost, so that its path shows what the remote has.
+    ///
+    /// But a folder that was removed before stays so: the file had only taken its name.
+    private func lose(_ node: JournalNode) throws(JournalError) {
+        guard node.base == .absent, node.hasRemoteDirectory else { return try tables.delete(node) }
+        var grave = node
+        grave.kind = .tombstone
+        grave.generation = nil
+        grave.target = nil
+        grave.isOpen = false
+        try tables.update(grave)
     }
 
     private mutating func restore(

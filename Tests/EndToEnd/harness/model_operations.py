@@ -359,8 +359,6 @@ class NameOperations(FileOperations):
             problems.append(errno.EINVAL)
         if is_folder(target) and old.startswith(new + "/"):
             problems.append(errno.EINVAL if flags & EXCHANGE else errno.ENOTEMPTY)
-        if flags & EXCHANGE and old != new and (is_folder(source) or is_folder(target)):
-            problems.append(errno.EINVAL)
         if flags & EXCHANGE or source is target or source is None or target is None:
             return problems
         if is_folder(source) and not is_folder(target):
