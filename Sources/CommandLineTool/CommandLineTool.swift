@@ -56,7 +56,7 @@ package enum CommandLineTool {
         MountCommand.definition, UnmountCommand.definition, StatusCommand.definition, UploadsCommand.definition,
         FlushCommand.definition, ServeCommand.definition, ListCommand.definition, PolicyCommand.definition,
         CacheCommand.definition, PinCommand.pin, PinCommand.unpin, PinCommand.pins,
-        DoctorCommand.definition, FlusherCommand.definition, DocumentationCommand.definition,
+        DoctorCommand.definition, FlusherCommand.definition, ServiceCommand.definition, DocumentationCommand.definition,
     ]
 
     private static func run(_ arguments: [String]) throws(CommandFailure) -> Int32 {

@@ -30,7 +30,8 @@ struct Instance: Sendable {
             paths: ControlPaths(
                 runtimeDirectory: directories.runtime,
                 stateLock: directories.stateLock,
-                socketNote: directories.socketNote
+                socketNote: directories.socketNote,
+                serviceSocket: directories.serviceSocket
             )
         )
     }

@@ -16,8 +16,12 @@ package struct Directories: Sendable, Hashable {
     package var cache: String
     /// Control socket and locks: `MOORAGE_RUNTIME_DIR`, `/run/moorage`, `$XDG_RUNTIME_DIR/moorage`.
     package var runtime: String
+    /// The control socket of the user's service, where the runtime folder is another one for want of XDG_RUNTIME_DIR,
+    /// as in cron's jobs.
+    package var serviceSocket: String?
 
-    package init(configuration: String, state: String, cache: String, runtime: String) {
+    package init(configuration: String, state: String, cache: String, runtime: String, serviceSocket: String? = nil) {
+        self.serviceSocket = serviceSocket
         self.configuration = configuration
         self.state = state
         self.cache = cache
@@ -52,6 +56,7 @@ package struct Directories: Sendable, Hashable {
             let isOwnInstance = variable("MOORAGE_STATE_DIR") != nil
             let instance = Hexadecimal.encode(Array(Digest.of(Array(state.utf8), .sha256).prefix(6)))
             runtime = isOwnInstance ? base + "-" + instance : base
+            if !isOwnInstance, !isRoot, shared == nil { serviceSocket = "/run/user/\(user)/moorage/control.sock" }
         }
     }
 

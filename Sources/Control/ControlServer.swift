@@ -18,6 +18,8 @@ package final class ControlServer: Sendable {
         var clients: [Int: ControlSession] = [:]
         var nextID = 0
         var isStopped = false
+        /// The socket is the service manager's, which keeps it when we end: who connects then starts our successor.
+        var isActivated = false
     }
 
     private let handler: any ControlHandler
@@ -34,6 +36,20 @@ package final class ControlServer: Sendable {
         listener = try UnixSocket.listen(at: socketPath)
     }
 
+    /// Serves the socket that the service manager opened at `socketPath` under the number `activated`.
+    package init(
+        activated: Int32,
+        socketPath: String,
+        program: String,
+        handler: any ControlHandler
+    ) {
+        self.handler = handler
+        self.socketPath = socketPath
+        self.program = program
+        listener = FileDescriptor(owning: activated)
+        state.update { $0.isActivated = true }
+    }
+
     /// Starts accepting clients.
     package func start() throws(SystemError) {
         try Thread.detached(name: "control") { self.acceptClients() }
@@ -42,8 +58,13 @@ package final class ControlServer: Sendable {
     /// Listens at a new socket, in place of one whose file was deleted; clients that are connected stay so.
     package func listenAgain() throws(SystemError) {
         let renewed = try UnixSocket.listen(at: socketPath)
-        // Wakes the accepting thread, which then finds the new socket under the old one's number.
-        UnixSocket.shutdown(listener.raw)
+        let wasActivated = state.update { state in
+            defer { state.isActivated = false }
+            return state.isActivated
+        }
+        // Wakes the accepting thread, which then finds the new socket under the old one's number. That of the manager
+        // is not ours to shut down; the thread looks now and then.
+        if !wasActivated { UnixSocket.shutdown(listener.raw) }
         try UnixSocket.move(renewed, onto: listener.raw)
     }
 
@@ -68,18 +89,28 @@ package final class ControlServer: Sendable {
 
     /// Closes the socket and every connection.
     package func stop() {
-        let sessions = state.update { state in
+        let (sessions, isActivated) = state.update { state in
             state.isStopped = true
-            return Array(state.clients.values)
+            return (Array(state.clients.values), state.isActivated)
         }
-        try? Files.removeIfPresent(socketPath)
-        UnixSocket.shutdown(listener.raw)
+        if !isActivated {
+            try? Files.removeIfPresent(socketPath)
+            UnixSocket.shutdown(listener.raw)
+        }
         for session in sessions { session.close() }
     }
+
+    /// How long the accepting thread waits before it looks whether it is still wanted, in seconds: nothing that is done
+    /// to a socket of the service manager may wake it.
+    private static let attention = 0.5
 
     private func acceptClients() {
         while !state.inspect({ $0.isStopped }) {
             do throws(SystemError) {
+                let limit = state.inspect { $0.isActivated } ? Self.attention : nil
+                guard try UnixSocket.waitReadable(listener.raw, timeout: limit) else { continue }
+                // Who comes when it is too late waits for the next flusher.
+                if state.inspect({ $0.isStopped }) { return }
                 admit(FrameChannel(try UnixSocket.accept(listener.raw)))
             } catch {
                 if state.inspect({ $0.isStopped }) { return }

@@ -12,9 +12,12 @@ package struct ControlPaths: Sendable, Hashable {
     private let stateLock: String
     /// The file with the path of that flusher's control socket.
     private let socketNote: String
+    /// Where a service manager may listen for us although our own runtime folder is another one.
+    private let serviceSocket: String?
 
-    package init(runtimeDirectory: String, stateLock: String, socketNote: String) {
+    package init(runtimeDirectory: String, stateLock: String, socketNote: String, serviceSocket: String? = nil) {
         self.runtimeDirectory = runtimeDirectory
+        self.serviceSocket = serviceSocket
         self.stateLock = stateLock
         self.socketNote = socketNote
     }
@@ -31,7 +34,7 @@ package struct ControlPaths: Sendable, Hashable {
     /// A command without XDG_RUNTIME_DIR (cron, ssh) has another runtime folder than the session, and the same state.
     var sockets: [String] {
         guard FileLock.holder(of: stateLock).isHeld, let note = try? Files.read(socketNote, limit: 4096) else {
-            return [socket]
+            return [socket] + [serviceSocket].compactMap { $0 }
         }
         let noted = String(decoding: note, as: UTF8.self)
         return noted == socket || !noted.hasPrefix("/") ? [socket] : [socket, noted]

@@ -5,7 +5,7 @@ package import Conditions
 package import Configuration
 package import Control
 package import ObjectStore
-internal import Platform
+package import Platform
 package import Policy
 
 /// How a flusher is run.
@@ -31,6 +31,10 @@ package struct FlusherOptions: Sendable {
     package var stress: StressReader?
     /// Who tells of the machine's network and power; nil: nothing is known of them.
     package var conditions: (any ConditionSource)?
+    /// The service manager that started this process and wants to hear of it.
+    package var service: ServiceManager?
+    /// The control socket, opened by the service manager; the flusher takes it over.
+    package var socket: ActivatedSocket?
 
     package init(
         directories: Directories,

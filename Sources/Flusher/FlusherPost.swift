@@ -33,6 +33,35 @@ final class FlusherPost {
         self.runtimeLock = runtimeLock
     }
 
+    /// How long a flusher that was asked to end may take, in seconds.
+    private static let patience = 45.0
+
+    /// Takes the locks from whoever has them, which is asked to end with SIGTERM; nil when it does not in time.
+    ///
+    /// The service manager has opened the control socket in place of the one that the other listens at, so nobody could
+    /// ask it there.
+    static func takenOver(_ directories: Directories) throws(SystemError) -> FlusherPost? {
+        let end = monotonicSeconds() + patience
+        var asked: Set<Int32> = []
+        while true {
+            if let post = try FlusherPost(directories) { return post }
+            for lock in [directories.flusherLock, directories.stateLock] {
+                guard let pid = FileLock.holder(of: lock).pid, pid != getpid(), isFlusher(pid) else { continue }
+                guard asked.insert(pid).inserted else { continue }
+                Log.notice("flusher", "takes the place of process \(pid)")
+                kill(pid, SIGTERM)
+            }
+            guard monotonicSeconds() < end else { return nil }
+            usleep(50_000)
+        }
+    }
+
+    /// Whether a process that wrote its number into a lock is what it should be: of a full disk the number may be old.
+    private static func isFlusher(_ pid: Int32) -> Bool {
+        guard let line = try? Files.read("/proc/\(pid)/cmdline", limit: 65_536) else { return false }
+        return line.split(separator: 0).contains { Array($0) == Array("flusher".utf8) }
+    }
+
     /// Notes in the state folder where we listen.
     ///
     /// That needs no space when the last flusher listened there too.

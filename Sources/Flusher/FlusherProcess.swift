@@ -19,9 +19,9 @@ package enum FlusherProcess {
         _ = chdir("/")
         let stopping = Monitor(false)
         do throws(SystemError) {
-            guard let post = try FlusherPost(options.directories) else {
+            guard let post = try takePost(options) else {
                 Log.info("flusher", "another one runs")
-                return 0
+                return options.socket == nil ? 0 : 1
             }
             try signals.onTermination { stopping.update { $0 = true } }
             try run(options, makeStore, post, stopping)
@@ -33,6 +33,36 @@ package enum FlusherProcess {
         }
     }
 
+    /// Nil when another flusher has it; one that the service manager starts takes the place of that.
+    private static func takePost(_ options: FlusherOptions) throws(SystemError) -> FlusherPost? {
+        guard options.socket != nil else { return try FlusherPost(options.directories) }
+        return try FlusherPost.takenOver(options.directories)
+    }
+
+    /// Nil when the service manager listens in our place: it starts a flusher for whoever connects.
+    private static func server(
+        _ options: FlusherOptions,
+        _ control: EngineControl
+    ) throws(SystemError) -> ControlServer? {
+        let path = options.directories.controlSocket
+        guard let socket = options.socket else {
+            if (try? UnixSocket.connect(to: path)) != nil { return nil }
+            return try ControlServer(socketPath: path, program: options.program, handler: control)
+        }
+        if socket.path != path {
+            Log.warning(
+                "flusher",
+                "the service manager listens at \(socket.path ?? "no path"), commands look at \(path)"
+            )
+        }
+        return ControlServer(
+            activated: socket.number,
+            socketPath: path,
+            program: options.program,
+            handler: control
+        )
+    }
+
     private static func run(
         _ options: FlusherOptions,
         _ makeStore: @escaping StoreFactory,
@@ -41,16 +71,16 @@ package enum FlusherProcess {
     ) throws(SystemError) {
         let engine = Engine(options: options, makeStore: makeStore)
         let control = EngineControl(engine: engine) { stopping.update { $0 = true } }
-        let server = try ControlServer(
-            socketPath: options.directories.controlSocket,
-            program: options.program,
-            handler: control
-        )
+        guard let server = try server(options, control) else {
+            return Log.notice("flusher", "the service manager listens, and starts another one")
+        }
         try engine.start { event in server.publish(event) }
         try server.start()
         post.announce()
+        engine.service.ready()
         Log.notice("flusher", "ready")
         waitForEnd(options, engine, server, post, stopping)
+        engine.service.stopping(within: 30)
         // A request of a client in the middle of its answer is let go first: its connection closes.
         engine.stop(timeout: 10)
         server.stop()

@@ -24,6 +24,9 @@ enum FlusherCommand {
         ],
         summary: "send what is pending; started by mounts and commands when needed"
     ) { arguments throws(CommandFailure) in
+        // Before anything else: no child and no thread is to see the variables that are taken away here.
+        let service = ServiceManager.ofThisProcess()
+        let sockets = ActivatedSocket.ofThisProcess()
         let idle = try arguments.seconds("exit-when-idle") ?? 30
         let instance = try Instance.current()
         yieldToOthers()
@@ -34,6 +37,8 @@ enum FlusherCommand {
             exitWhenIdle: idle,
             program: "moorage \(CommandLineTool.version)"
         )
+        options.service = service
+        options.socket = try controlSocket(sockets)
         let policy = instance.configuration.policy
         options.largeUploads = policy.number(.parallelFiles).map(Int.init) ?? options.largeUploads
         options.partsPerFile = policy.number(.parallelParts).map(Int.init) ?? options.partsPerFile
@@ -59,6 +64,19 @@ extension FlusherCommand {
     /// How far behind other programs uploads stand: nice(1)'s default, with which goes a low priority at the disk
     /// (ioprio_set(2)).
     private static let niceness: Int32 = 10
+
+    /// The socket among those that the service manager opened that is the control socket.
+    private static func controlSocket(_ sockets: [ActivatedSocket]) throws(CommandFailure) -> ActivatedSocket? {
+        guard let socket = sockets.first(where: { $0.name == ServiceUnits.socketName }) ?? sockets.first else {
+            return nil
+        }
+        guard socket.path != nil else {
+            throw CommandFailure(
+                "flusher: \(socket.name): not a listening stream socket with a path; see ListenStream="
+            )
+        }
+        return socket
+    }
 
     /// Lets whoever writes to a mount, or works beside it, have the processor first.
     ///

@@ -44,7 +44,8 @@ enum StatusCommand {
     private static func reportOfFlusher(_ instance: Instance) throws(CommandFailure) -> StatusReport? {
         var failure = CommandFailure.unexpectedReply
         // One that is being killed may still take connections for a moment.
-        for _ in 0..<20 {
+        let end = monotonicSeconds() + 5
+        for _ in 0..<20 where monotonicSeconds() < end {
             do throws(CommandFailure) {
                 guard let client = try instance.connectIfRunning() else { return nil }
                 guard case .status(let report) = try client.ask(.status) else { throw .unexpectedReply }

@@ -27,7 +27,7 @@ extension Engine {
             if known?.description == description, !isSetAside { continue }
             if known != nil, !isIdle(description.id) { continue }
             if isSetAside { close(description.id) }
-            open(description)
+            service.duringLongWork { open(description) }
         }
     }
 

@@ -51,6 +51,7 @@ final class Engine: Sendable {
     /// Held while volumes are looked for and opened, so that each is opened once.
     let scanning = Lock<Void>(())
     private let events: Lock<EventSink>
+    let service: ServiceReporter
 
     init(options: FlusherOptions, makeStore: @escaping StoreFactory) {
         self.options = options
@@ -59,6 +60,7 @@ final class Engine: Sendable {
         let limits = SchedulerLimits(workers: options.workers, large: options.largeUploads)
         state = Monitor(State(scheduler: Scheduler(limits: limits), busyUntil: monotonicSeconds()))
         events = Lock(EventSink())
+        service = ServiceReporter(options.service)
     }
 
     /// Starts all threads; events go to `publish`, which must not block.
@@ -125,6 +127,7 @@ final class Engine: Sendable {
 
     private func coordinate() {
         while !isStopping {
+            service.beat { serviceStatus() }
             if let scan = due({ $0.scanAt }) {
                 state.inspect { $0.scanAt = scan + 30 }
                 scanVolumes()
@@ -140,7 +143,7 @@ final class Engine: Sendable {
             keepPolicy()
             cutLateWork()
             state.update { _ in }
-            let pause = state.inspect { Self.pause(&$0) }
+            let pause = min(state.inspect { Self.pause(&$0) }, service.longestSleep)
             let end = monotonicSeconds() + pause
             _ = state.wait(timeout: pause) { state in
                 // What came meanwhile may be due before that, by more than the time that passes between two looks.
