@@ -8,6 +8,8 @@ internal import Platform
 enum BusValue: Hashable, Sendable {
     case boolean(Bool)
     case number(UInt32)
+    /// An unsigned number of 64 bits, such as a time in microseconds.
+    case large(UInt64)
     case double(Double)
     /// A string or an object's path.
     case text(String)
@@ -31,11 +33,22 @@ final class BusConnection {
     /// Whether something that a match is for came since it was asked last; in the order of the matches.
     private final class Arrivals {
         var have: [Bool] = []
+        /// The booleans that came with it and were not asked for yet, the oldest first, a bounded number of them.
+        var flags: [[Bool]] = []
     }
 
     private struct Match {
         let arrivals: Arrivals
         let index: Int
+        let library: BusLibrary
+
+        func take(_ message: BusLibrary.Message?) {
+            arrivals.have[index] = true
+            guard let message, arrivals.flags[index].count < flagLimit else { return }
+            if case .boolean(let flag) = BusReader(library: library, message: message).value() {
+                arrivals.flags[index].append(flag)
+            }
+        }
     }
 
     private let library: BusLibrary
@@ -44,6 +57,7 @@ final class BusConnection {
     private var matches: [UnsafeMutablePointer<Match>] = []
 
     private static let callTimeout: UInt64 = 2_000_000
+    private static let flagLimit = 64
 
     /// Connects; throws `.noBus` where there is none.
     init(_ library: BusLibrary) throws(BusError) {
@@ -67,13 +81,12 @@ final class BusConnection {
     func watch(_ rule: String) throws(BusError) -> Int {
         let index = arrivals.have.count
         arrivals.have.append(false)
+        arrivals.flags.append([])
         let match = UnsafeMutablePointer<Match>.allocate(capacity: 1)
-        match.initialize(to: Match(arrivals: arrivals, index: index))
+        match.initialize(to: Match(arrivals: arrivals, index: index, library: library))
         matches.append(match)
-        let handler: BusLibrary.Handler = { _, context, _ in
-            if let match = context?.assumingMemoryBound(to: Match.self).pointee {
-                match.arrivals.have[match.index] = true
-            }
+        let handler: BusLibrary.Handler = { message, context, _ in
+            context?.assumingMemoryBound(to: Match.self).pointee.take(message)
             return 0
         }
         try check(library.addMatch(bus, nil, rule, handler, match))
@@ -84,6 +97,12 @@ final class BusConnection {
     func takeArrival(_ index: Int) -> Bool {
         defer { arrivals.have[index] = false }
         return arrivals.have[index]
+    }
+
+    /// The booleans with which signals of a match came since the last time, the oldest first.
+    func takeFlags(_ index: Int) -> [Bool] {
+        defer { arrivals.flags[index] = [] }
+        return arrivals.flags[index]
     }
 
     /// Takes in what has come, a bounded number of messages; throws `.noBus` when the bus is gone.
@@ -133,6 +152,22 @@ final class BusConnection {
         }
     }
 
+    /// A descriptor that a method hands over, from then on the caller's to close.
+    func descriptor(
+        _ method: String,
+        _ arguments: [String],
+        interface: String,
+        at path: String,
+        service: String
+    ) throws(BusError) -> Int32 {
+        let number = try ask(service, path, interface, method, arguments) { reader in
+            // The message's own is closed with it.
+            reader.descriptor().map { fcntl($0, F_DUPFD_CLOEXEC, 3) } ?? -1
+        }
+        guard number >= 0 else { throw .refused }
+        return number
+    }
+
     private func ask<Value>(
         _ service: String,
         _ path: String,
@@ -141,11 +176,22 @@ final class BusConnection {
         _ argument: String,
         _ read: (BusReader) -> Value
     ) throws(BusError) -> Value {
+        try ask(service, path, interface, method, [argument], read)
+    }
+
+    private func ask<Value>(
+        _ service: String,
+        _ path: String,
+        _ interface: String,
+        _ method: String,
+        _ arguments: [String],
+        _ read: (BusReader) -> Value
+    ) throws(BusError) -> Value {
         var request: BusLibrary.Message?
         try check(library.newMethodCall(bus, &request, service, path, interface, method))
         guard let request else { throw .refused }
         defer { _ = library.unreferenceMessage(request) }
-        try check(library.appendText(request, CChar(UInt8(ascii: "s")), argument))
+        for argument in arguments { try check(library.appendText(request, CChar(UInt8(ascii: "s")), argument)) }
         try check(library.setAutoStart(request, 0))
         var reply: BusLibrary.Message?
         try check(library.call(bus, request, Self.callTimeout, nil, &reply))
@@ -189,7 +235,7 @@ struct BusReader {
         var kind: CChar = 0
         var content: BusLibrary.Text?
         guard library.peekType(message, &kind, &content) > 0, kind == Self.variant, let content else { return nil }
-        guard content[0] != 0, content[1] == 0, "budso".utf8.contains(UInt8(bitPattern: content[0])) else {
+        guard content[0] != 0, content[1] == 0, "butdso".utf8.contains(UInt8(bitPattern: content[0])) else {
             _ = library.skip(message, "v")
             return nil
         }
@@ -205,12 +251,16 @@ struct BusReader {
         switch UInt8(bitPattern: kind) {
         case UInt8(ascii: "b"): return read(kind, Int32(0)).map { .boolean($0 != 0) }
         case UInt8(ascii: "u"): return read(kind, UInt32(0)).map { .number($0) }
+        case UInt8(ascii: "t"): return read(kind, UInt64(0)).map { .large($0) }
         case UInt8(ascii: "d"): return read(kind, Double(0)).map { .double($0) }
         case UInt8(ascii: "s"), UInt8(ascii: "o"):
             return read(kind, BusLibrary.Text?.none).flatMap { $0 }.map { .text(String(cString: $0)) }
         default: return nil
         }
     }
+
+    /// A descriptor, which belongs to the message.
+    func descriptor() -> Int32? { read(CChar(UInt8(ascii: "h")), Int32(-1)).flatMap { $0 < 0 ? nil : $0 } }
 
     private func read<Value>(_ kind: CChar, _ initial: Value) -> Value? {
         var value = initial

@@ -107,10 +107,11 @@ package final class ControlServer: Sendable {
     private func acceptClients() {
         while !state.inspect({ $0.isStopped }) {
             do throws(SystemError) {
-                let limit = state.inspect { $0.isActivated } ? Self.attention : nil
-                guard try UnixSocket.waitReadable(listener.raw, timeout: limit) else { continue }
-                // Who comes when it is too late waits for the next flusher.
-                if state.inspect({ $0.isStopped }) { return }
+                if state.inspect({ $0.isActivated }) {
+                    guard try UnixSocket.waitReadable(listener.raw, timeout: Self.attention) else { continue }
+                    // Who comes when it is too late waits for the next flusher.
+                    if state.inspect({ $0.isStopped }) { return }
+                }
                 admit(FrameChannel(try UnixSocket.accept(listener.raw)))
             } catch {
                 if state.inspect({ $0.isStopped }) { return }

@@ -31,6 +31,10 @@ package struct FlusherOptions: Sendable {
     package var stress: StressReader?
     /// Who tells of the machine's network and power; nil: nothing is known of them.
     package var conditions: (any ConditionSource)?
+    /// Who tells when the machine is about to sleep; nil: nobody.
+    package var sleep: (any SleepSource)?
+    /// Makes requests from now on use new connections: kept ones did not outlive the machine's sleep.
+    package var renewConnections: @Sendable () -> Void = {}
     /// The service manager that started this process and wants to hear of it.
     package var service: ServiceManager?
     /// The control socket, opened by the service manager; the flusher takes it over.

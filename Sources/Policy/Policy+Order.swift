@@ -62,7 +62,7 @@ extension Policy {
     /// Nobody's wish makes a way where there is none.
     package static func holds(of work: WorkFacts, volume: VolumeFacts, now: Timestamp) -> [Waiting] {
         let held = rules(work, volume)
-        if work.isForced { return held.usual.filter { $0.reason == .offline } }
+        if work.isForced { return held.usual.filter(\.reason.isBeyondWishes) }
         let isRisen = isRisen(work, volume: volume, now: now)
         let isDiscretionary = (held.isDiscretionary || work.isDiscretionary) && !isRisen
         let isDue = isDue(work, volume: volume, now: now)

@@ -25,6 +25,9 @@ package enum WaitingReason: String, Hashable, Sendable, CaseIterable {
     case auth
     case conflict
     case dependency
+
+    /// Whether it holds also what somebody asked for: there is no way, or no time.
+    package var isBeyondWishes: Bool { self == .offline || self == .sleep }
 }
 
 /// One reason why a piece of work waits, since when, and until when if it ends by itself.

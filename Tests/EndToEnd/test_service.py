@@ -64,9 +64,6 @@ def test_the_service_manager_hears_how_the_flusher_is(client, instance, ear, sta
     instance.flush()
     ear.wait_for("STATUS=nothing pending")
     mount.unmount()
-    # Never more than one line of status a second.
-    times = [time for time, line in ear.heard if line.startswith("STATUS=")]
-    assert all(later - earlier > 0.5 for earlier, later in zip(times[1:], times[2:]))
     process.terminate()
     assert process.wait(timeout=60) == 0
     heard = ear.listen()

@@ -59,6 +59,26 @@ import Testing
         expectStarts(&scheduler, at: 0, [3, 2, 1])
     }
 
+    @Test func afterASleepOldFailuresDoNotCountAndNotAllBeginAtOnce() {
+        var scheduler = scheduler()
+        for (node, next) in [(Int64(1), 250.0), (2, 250), (3, 1)] {
+            var row = row(node, changed: -9)
+            row.facts.nextAttempt = at(next)
+            scheduler.update(row, now: start)
+        }
+        expectStarts(&scheduler, at: 0, [])
+        var numbers = [0.2, 0.8, 0.9]
+        scheduler.renewAttempts(of: "v", now: start, spread: 5) { numbers.removeFirst() }
+        // A journal that is read again says what it said before.
+        var again = row(1, changed: -9)
+        again.facts.nextAttempt = at(250)
+        scheduler.update(again, now: start)
+        expectStarts(&scheduler, at: 0.9, [])
+        let first = drain(&scheduler, at: 1)
+        let later = drain(&scheduler, at: 4.9)
+        #expect(first.contains(3) && Set(first + later) == [1, 2, 3] && !later.isEmpty)
+    }
+
     @Test func theQuietPeriodEndsByItself() {
         var scheduler = scheduler()
         scheduler.update(row(1, changed: 0), now: start)

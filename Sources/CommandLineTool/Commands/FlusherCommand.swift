@@ -53,7 +53,9 @@ enum FlusherCommand {
             systemFolder: systemFolder,
             lowDataNetworks: Set(policy.names(.lowDataNetworks))
         )
+        options.sleep = try? SleepWatcher()
         let stores = VolumeStores(instance: instance)
+        options.renewConnections = { stores.renewConnections() }
         return FlusherProcess.run(options: options) { volume, credentials throws(StoreError) in
             try stores.make(volume, credentials)
         }
@@ -110,6 +112,11 @@ private final class VolumeStores: Sendable {
             instance: instance,
             scratchOwner: instance.directories.places(of: volume).owner
         )
+    }
+
+    /// Makes the requests of the next seconds connect anew.
+    func renewConnections() {
+        transport.withLock { $0?.distrustConnections() }
     }
 
     private func sharedTransport() throws(StoreError) -> CurlTransport {

@@ -176,6 +176,8 @@ extension Engine {
         var pressure = MachineFacts(at: .now()).pressure
         var heat = MachineFacts(at: .now()).heat
         var overrides = PolicyOverrides()
+        /// The machine is about to sleep or to end.
+        var sleep: SleepHold?
         /// Everybody was asked.
         var isWatched = false
         var clock = SystemLocalClock()
@@ -262,10 +264,8 @@ extension Engine.State {
                 var rules = rules
                 rules.isDiscretionary = isDiscretionary
                 let isLocal = volume.session.description.isOnThisMachine
-                return Policy.continued(
-                    Policy.holds(facts, rules: rules, isLocal: isLocal, at: moment),
-                    from: before
-                )
+                let holds = Policy.holds(facts, rules: rules, isLocal: isLocal, at: moment)
+                return Policy.continued(holds + [policy.sleep?.hold].compactMap { $0 }, from: before)
             }
             return HeldRules(
                 discretionary: holds(true, before.discretionary),

@@ -40,6 +40,8 @@ final class Engine: Sendable {
         var refusals: [RowID: Int] = [:]
         /// Rows that found no room on the local disk: they go on when there is some, without regard to their backoff.
         var lackingSpace: Set<RowID> = []
+        /// How long the machine had slept at the last look, in seconds.
+        var sleptSeconds: Double?
         /// The threads that have not ended, by name.
         var threads: Set<String> = []
     }
@@ -70,6 +72,7 @@ final class Engine: Sendable {
         state.inspect { $0.policy.limits = options.budget }
         loadBudget()
         watchMachine()
+        watchSleep()
         try run("coordinator") { self.coordinate() }
         try run("prober") { self.probe() }
         try run("maintenance") { self.maintain() }
@@ -97,6 +100,7 @@ final class Engine: Sendable {
         }
         options.conditions?.stop()
         defer { countSentBytes(isLast: true) }
+        options.sleep?.stop()
         for job in jobs { job.cancellation.cancel() }
         if state.wait(timeout: timeout, until: { $0.threads.isEmpty ? true : nil }) == nil {
             let left = state.inspect { $0.threads.sorted().joined(separator: ", ") }
@@ -128,6 +132,7 @@ final class Engine: Sendable {
     private func coordinate() {
         while !isStopping {
             service.beat { serviceStatus() }
+            lookAfterSleep()
             if let scan = due({ $0.scanAt }) {
                 state.inspect { $0.scanAt = scan + 30 }
                 scanVolumes()

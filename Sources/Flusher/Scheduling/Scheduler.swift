@@ -26,6 +26,8 @@ package struct Scheduler: Sendable {
         var alarm: Timestamp?
         /// How often in a row it was found to wait for a row that is not known, such as one that needs a person.
         var fruitless = 0
+        /// The time of its next attempt that counts no more, as the journal still tells it.
+        var outdatedAttempt: Timestamp?
     }
 
     struct Running: Sendable {
@@ -125,6 +127,8 @@ package struct Scheduler: Sendable {
     package mutating func update(_ row: ScheduledRow, now: Timestamp) {
         var row = row
         let old = entries[row.id]
+        let outdated = old?.outdatedAttempt == row.facts.nextAttempt ? old?.outdatedAttempt : nil
+        if outdated != nil { row.facts.nextAttempt = old?.row.facts.nextAttempt }
         if let old, old.row.isSame(as: row) { return }
         if let old, old.row.facts.isForced, running[row.id] == nil || old.row.facts.changed == row.facts.changed {
             row.facts.isForced = true
@@ -134,7 +138,7 @@ package struct Scheduler: Sendable {
         withdraw(row.id)
         if old == nil { counts[row.id.volume, default: 0] += 1 }
         pendingBytes[row.id.volume, default: 0] += row.facts.remaining - (old?.row.facts.remaining ?? 0)
-        entries[row.id] = Entry(row: row, stamp: nextStamp(), finished: old?.finished ?? 0)
+        entries[row.id] = Entry(row: row, stamp: nextStamp(), finished: old?.finished ?? 0, outdatedAttempt: outdated)
         reconsider(row.id, now: now)
         // What waited for it although it was not known waits by its events from here on.
         if old == nil { release(dependentsOf: row.id, now: now) }
@@ -152,6 +156,24 @@ package struct Scheduler: Sendable {
         loadGate.giveWay(at: now)
         entries[id]?.row.facts.isForced = true
         reconsider(id, now: now)
+    }
+
+    /// Tries what failed before again within `spread` seconds: after the machine slept, or the network was another one,
+    /// the failures of before say nothing.
+    ///
+    /// `random` gives numbers in 0..<1: not all are to begin at one moment.
+    package mutating func renewAttempts(
+        of volume: String,
+        now: Timestamp,
+        spread: Double,
+        random: () -> Double
+    ) {
+        for id in rows(of: volume) {
+            guard let next = entries[id]?.row.facts.nextAttempt, next > now else { continue }
+            if entries[id]?.outdatedAttempt == nil { entries[id]?.outdatedAttempt = next }
+            entries[id]?.row.facts.nextAttempt = min(next, now.advanced(bySeconds: spread * random()))
+            reconsider(id, now: now)
+        }
     }
 
     /// Notes that a row must wait for another one, or, with `blocker` nil, for some seconds.
