@@ -47,6 +47,8 @@ let package = Package(
         module("Platform", ["Base", "CShims"]),
         module("Digests", ["Base", "CShims", "CCrypto"]),
 
+        module("Bandwidth", ["Base", "Platform", "CShims"]),
+
         // MARK: pure protocols
         module("HTTPWire", ["Base"]),
         module("ResumableUpload", ["Base", "HTTPWire"]),
@@ -54,7 +56,7 @@ let package = Package(
 
         // MARK: the remote
         module("ObjectStore", ["Base", "HTTPWire"]),
-        module("CurlTransport", ["Base", "Platform", "HTTPWire", "CCurl", "CShims"]),
+        module("CurlTransport", ["Base", "Platform", "Bandwidth", "HTTPWire", "CCurl", "CShims"]),
         module(
             "Stores",
             ["Base", "Platform", "Digests", "HTTPWire", "S3Wire", "ResumableUpload", "ObjectStore", "CurlTransport"]
@@ -67,7 +69,7 @@ let package = Package(
         module("Journal", ["Base", "Platform", "Database", "CXXHash", "CShims"]),
 
         // MARK: the flusher
-        module("Configuration", ["Base", "Platform", "Digests", "Policy"]),
+        module("Configuration", ["Base", "Platform", "Bandwidth", "Digests", "Policy"]),
         module("Control", ["Base", "Platform", "Configuration"]),
         module("Policy", ["Base"]),
         module("Conditions", ["Base", "Platform", "Policy", "CShims"]),
@@ -75,7 +77,7 @@ let package = Package(
             "Flusher",
             [
                 "Base", "Platform", "Digests", "HTTPWire", "ObjectStore", "ResumableUpload", "Catalog", "BlockCache",
-                "Database", "Journal", "Policy", "Conditions", "Control", "Configuration",
+                "Bandwidth", "Database", "Journal", "Policy", "Conditions", "Control", "Configuration",
             ]
         ),
 
@@ -98,7 +100,7 @@ let package = Package(
             [
                 "Base", "Platform", "Configuration", "Control", "ObjectStore", "Stores", "CurlTransport", "Catalog",
                 "BlockCache", "Database", "Journal", "Policy", "Conditions", "Flusher", "FileSystem", "FuseBridge",
-                "BucketServer",
+                "BucketServer", "Bandwidth",
                 "CShims",
             ]
         ),
@@ -111,6 +113,7 @@ let package = Package(
         // MARK: tests
         tests("Base", ["Base"]),
         tests("Platform", ["Base", "Platform"]),
+        tests("Bandwidth", ["Base", "Platform", "Bandwidth"]),
         tests("FuseBridge", ["Base", "FileSystem", "FuseBridge"]),
         tests("Database", ["Base", "Platform", "Database"]),
         tests("Journal", ["Base", "Platform", "Database", "Journal"]),
@@ -138,7 +141,7 @@ let package = Package(
         ),
         tests("BlockCache", ["Base", "Platform", "ObjectStore", "BlockCache"]),
         tests("S3Wire", ["Base", "Digests", "HTTPWire", "S3Wire"]),
-        tests("CurlTransport", ["Base", "Platform", "HTTPWire", "CurlTransport"]),
+        tests("CurlTransport", ["Base", "Platform", "Bandwidth", "HTTPWire", "CurlTransport"]),
         tests(
             "Stores",
             [

@@ -11,6 +11,8 @@
 #include <linux/netlink.h>
 #include <linux/openat2.h>
 #include <linux/rtnetlink.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -231,4 +233,22 @@ int moorage_route_interface(const char *address) {
     close(fd);
     errno = code;
     return result;
+}
+
+int moorage_path_info(int fd, struct moorage_path_info *info) {
+    struct tcp_info known;
+    socklen_t size = sizeof(known);
+    memset(&known, 0, sizeof(known));
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &known, &size) != 0) return -1;
+    info->round_trip = known.tcpi_rtt;
+    info->shortest_round_trip = known.tcpi_min_rtt;
+    info->retransmitted = known.tcpi_total_retrans;
+    info->delivery_rate = known.tcpi_delivery_rate;
+    info->acknowledged = known.tcpi_bytes_acked;
+    return 0;
+}
+
+int moorage_set_io_priority(int kind, int level) {
+    // IOPRIO_WHO_PROCESS 1, IOPRIO_CLASS_SHIFT 13; who 0 is the calling thread.
+    return (int)syscall(SYS_ioprio_set, 1, 0, kind << 13 | level);
 }

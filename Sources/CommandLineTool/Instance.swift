@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+internal import Bandwidth
 internal import Base
 internal import Configuration
 internal import Control
@@ -22,6 +23,16 @@ struct Instance: Sendable {
             )
         } catch {
             throw CommandFailure(error.description)
+        }
+    }
+
+    /// The bandwidth that all processes of this instance share; nil where that cannot be: then nothing is limited.
+    func sharedBandwidth() -> SharedBandwidth? {
+        do throws(SystemError) {
+            return try SharedBandwidth(path: directories.bandwidth)
+        } catch {
+            Log.warning("bandwidth", "max_rate and max_download_rate do not count: \(error)")
+            return nil
         }
     }
 

@@ -75,6 +75,8 @@ package struct Directories: Sendable, Hashable {
     package var policyOverrides: String { state + "/policy.json" }
     /// What went over networks that cost, this day and this month.
     package var budget: String { state + "/budget.json" }
+    /// The bandwidth that the processes of this instance share.
+    package var bandwidth: String { state + "/bandwidth" }
     package var flusherLog: String { runtime + "/flusher.log" }
     package func mountLog(_ volume: String) -> String { runtime + "/mount-\(volume).log" }
     /// The folder of all volumes' states.

@@ -44,6 +44,11 @@ package enum OptionName: String, Hashable, Sendable, CaseIterable {
     case expensiveDaily = "expensive_daily"
     case expensiveMonthly = "expensive_monthly"
     case lowDataNetworks = "low_data_networks"
+    // Bandwidth.
+    case maxRate = "max_rate"
+    case maxDownloadRate = "max_download_rate"
+    case yields = "yield"
+    case lowEffort = "low_effort"
     // The mount.
     case readOnly = "ro"
     case noExecution = "noexec"
@@ -83,6 +88,8 @@ package enum OptionKind: Hashable, Sendable {
     case octal(ClosedRange<Int64>)
     /// Bytes: a number with an optional `K`, `M`, `G` or `T` (powers of 1,024), within the range.
     case bytes(ClosedRange<Int64>)
+    /// Bytes a second, or a timetable of such rates.
+    case rate
     /// Time: a number with an optional `ms`, `s`, `m`, `h` or `d` (seconds when there is none), within the range.
     case seconds(ClosedRange<Double>)
     /// Times of the week, as `TransferWindows` reads them.

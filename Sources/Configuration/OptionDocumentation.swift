@@ -12,6 +12,7 @@ package enum OptionDocumentation {
         ),
         ("Uploads", [.uploadProtocol, .partSize, .quietPeriod, .lateRequests, .parallelFiles, .parallelParts]),
         ("Conditions of uploads", OptionName.conditions + OptionName.budgets + [.lowDataNetworks]),
+        ("Bandwidth", OptionName.limits),
         (
             "The mount",
             [

@@ -17,6 +17,7 @@ extension OptionName {
         case .window, .notBefore, .deadline, .priority, .lifetime, .retryBase, .retryCap, .expensiveDaily,
             .expensiveMonthly:
             scheduleDefinition
+        case .maxRate, .maxDownloadRate, .yields, .lowEffort: bandwidthDefinition
         case .readOnly, .noExecution, .allowOther, .uid, .gid, .umask, .metadataAge, .kernelAge,
             .serverModificationTime, .readahead, .fsync, .close:
             mountDefinition
@@ -199,6 +200,37 @@ extension OptionName {
                 nil,
                 "SIZE",
                 "How much may go over metered networks a month, unasked."
+            )
+        }
+    }
+
+    private var bandwidthDefinition: OptionDefinition {
+        switch self {
+        case .maxRate:
+            row(
+                .rate,
+                .flusher,
+                "off",
+                "RATE",
+                "The most that is sent, all uploads together: a rate, or a timetable such as 08:00,512K 19:00,off."
+            )
+        case .maxDownloadRate:
+            row(.rate, .flusher, "off", "RATE", "The most that is received, by all mounts and uploads together.")
+        case .yields:
+            row(
+                .choice(["discretionary", "background", "never"]),
+                .flusher,
+                "discretionary",
+                "CLASS",
+                "Which uploads slow down while others use the line: discretionary ones, all unasked ones, or none."
+            )
+        default:
+            row(
+                .flag,
+                .flusher,
+                "true",
+                "",
+                "Mark uploads that nobody waits for as lower effort (DSCP LE), for routers that honour it."
             )
         }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+internal import Bandwidth
 internal import Policy
 
 /// A setting's parsed value.
@@ -33,6 +34,7 @@ package enum OptionValue: Hashable, Sendable {
         switch kind {
         case .flag: parseFlag(text).map { .flag($0) }
         case .text: text.isEmpty ? nil : .text(text)
+        case .rate: Timetable(text) == nil ? nil : .text(text)
         case .path: text.hasPrefix("/") && text.utf8.count < 4096 ? .text(text) : nil
         case .choice(let words): words.contains(text) ? .text(text) : nil
         case .number(let range): parseNumber(text, radix: 10, range)
@@ -97,6 +99,7 @@ extension OptionKind {
         case .flag: "true or false"
         case .text: "a text"
         case .path: "an absolute path"
+        case .rate: "a rate such as 512K or 10M (bytes a second), off, or a timetable such as \"08:00,512K 19:00,off\""
         case .choice(let words): "one of " + words.joined(separator: ", ")
         case .number(let range): "a number from \(range.lowerBound) to \(range.upperBound)"
         case .octal(let range):

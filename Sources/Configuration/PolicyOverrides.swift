@@ -35,7 +35,7 @@ package struct PolicyOverrides: Hashable, Sendable {
         ("metered", ["yes", "no", "auto"]), ("low-data", ["on", "off", "auto"]),
     ]
 
-    package static let settings = OptionName.conditions + OptionName.budgets
+    package static let settings = OptionName.conditions + OptionName.budgets + OptionName.limits
     package static var keys: [String] { facts.map(\.key) + settings.map(\.rawValue) }
 
     /// Sets a key until the time that is `seconds` from now, or until it is unset.

@@ -9,6 +9,9 @@ extension OptionName {
     ]
     /// The settings that bound what goes over networks that cost, of all volumes together.
     package static let budgets: [OptionName] = [.expensiveDaily, .expensiveMonthly]
+
+    /// The settings that say how fast transfers go, for all volumes.
+    package static let limits: [OptionName] = [.maxRate, .maxDownloadRate, .yields, .lowEffort]
 }
 
 /// When the uploads of a volume, or of paths in it, go that nobody waits for, as the settings have it.
@@ -78,7 +81,7 @@ extension UploadConditions: Codable {
         case .flag: .flag(try container.decode(Bool.self, forKey: Key(name)))
         case .number, .octal, .bytes: .number(try container.decode(Int64.self, forKey: Key(name)))
         case .seconds: .seconds(try container.decode(Double.self, forKey: Key(name)))
-        case .text, .path, .choice, .window, .moment: .text(try container.decode(String.self, forKey: Key(name)))
+        case .text, .path, .choice, .window, .moment, .rate: .text(try container.decode(String.self, forKey: Key(name)))
         }
     }
 

@@ -78,6 +78,8 @@ package struct PolicyReport: Codable, Sendable {
     package var conditions: [String: ConditionReport]
     package var overrides: [Override]
     package var volumes: [Volume]
+    /// The most that goes in each direction; nil from a flusher that knows of none.
+    package var limits: [Limit]?
 
     package init(conditions: [String: ConditionReport], overrides: [Override], volumes: [Volume]) {
         self.conditions = conditions

@@ -7,7 +7,9 @@ internal import HTTPWire
 
 extension ActiveTransfer {
     /// Sets every option; returns why the request cannot be sent, nil when it can.
-    func configure(_ configuration: TransportConfiguration, isFreshConnectionWanted: Bool) -> TransferError? {
+    ///
+    /// A kept connection may be `oldestConnection` seconds old at most.
+    func configure(_ configuration: TransportConfiguration, oldestConnection: Double) -> TransferError? {
         guard request.method.utf8.allSatisfy(HTTPFields.isTokenCharacter), !request.method.isEmpty else {
             return TransferError(.invalidRequest, "a malformed method")
         }
@@ -21,7 +23,12 @@ extension ActiveTransfer {
         setConnectionOptions(configuration)
         // An empty body cannot show by a refused rewind that a request was about to be repeated.
         let mustNotRepeat = !request.isReplayable && (request.body?.count ?? 0) == 0
-        if isFreshConnectionWanted || mustNotRepeat { set(CURLOPT_FRESH_CONNECT, 1) }
+        if oldestConnection < 2 || mustNotRepeat {
+            set(CURLOPT_FRESH_CONNECT, 1)
+        } else if oldestConnection < 1e6 {
+            // libcurl compares whole seconds, and one as old as that may still be used.
+            set(CURLOPT_MAXLIFETIME_CONN, Int(oldestConnection) - 1)
+        }
         setCallbacks()
         return nil
     }
@@ -90,16 +97,21 @@ extension ActiveTransfer {
         set(CURLOPT_TCP_KEEPINTVL, 10)
         set(CURLOPT_MAXAGE_CONN, 60)
         _ = moorage_curl_set_pointer(handle, CURLOPT_ERRORBUFFER, errorText)
-        _ = moorage_curl_set_sockopt_callback(handle, CURLOPT_SOCKOPTFUNCTION) { _, descriptor, _ in
+        _ = moorage_curl_set_sockopt_callback(handle, CURLOPT_SOCKOPTFUNCTION) { context, descriptor, _ in
             // Unacknowledged data for that long means a dead path, whatever the retransmission timer thinks.
             var limit: UInt32 = 60_000
             setsockopt(descriptor, Int32(IPPROTO_TCP), TCP_USER_TIMEOUT, &limit, socklen_t(MemoryLayout<UInt32>.size))
+            ActiveTransfer.of(context)?.gate?.boundReceiving(descriptor)
+            if let transfer = ActiveTransfer.of(context), transfer.body != nil {
+                transfer.gate?.yielding.mark(descriptor, as: transfer.trafficClass)
+            }
             return CURL_SOCKOPT_OK
         }
     }
 
     private func setCallbacks() {
         let context = Unmanaged.passUnretained(self).toOpaque()
+        _ = moorage_curl_set_pointer(handle, CURLOPT_SOCKOPTDATA, context)
         for option in [CURLOPT_HEADERDATA, CURLOPT_WRITEDATA, CURLOPT_READDATA, CURLOPT_SEEKDATA, CURLOPT_PRIVATE] {
             _ = moorage_curl_set_pointer(handle, option, context)
         }
@@ -110,7 +122,11 @@ extension ActiveTransfer {
         _ = moorage_curl_set_data_callback(handle, CURLOPT_WRITEFUNCTION) { bytes, size, count, context in
             let piece = UnsafeRawBufferPointer(start: bytes, count: size * count)
             // Returning another number than was given is how to stop; 0 would not be that for no bytes.
-            return ActiveTransfer.of(context)?.receivedData(piece) == true ? size * count : size * count + 1
+            switch ActiveTransfer.of(context)?.receivedData(piece) ?? .refused {
+            case .taken: return size * count
+            case .held: return Int(CURL_WRITEFUNC_PAUSE)
+            case .refused: return size * count + 1
+            }
         }
         _ = moorage_curl_set_data_callback(handle, CURLOPT_READFUNCTION) { bytes, size, count, context in
             let buffer = UnsafeMutableRawBufferPointer(start: bytes, count: size * count)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+internal import Base
 internal import CCurl
 internal import HTTPWire
 
@@ -16,6 +17,20 @@ final class ActiveTransfer {
     var headerList: UnsafeMutablePointer<curl_slist>?
     var body: BodyReader?
     var watchdog: TransferWatchdog
+    let gate: TrafficGate?
+    /// What it has of the bandwidth.
+    var shares: [TrafficDirection: TrafficShare] = [:]
+    var areSharesSettled = false
+    let standardClass: TrafficClass
+
+    /// What becomes of a piece of the body.
+    enum Reception {
+        case taken
+        /// It is offered again when there is bandwidth for it.
+        case held
+        /// The transfer ends.
+        case refused
+    }
 
     private var heads = HeadReader()
     /// The final head once it was given to the delegate.
@@ -28,11 +43,20 @@ final class ActiveTransfer {
     /// Why we made libcurl stop; more telling than its own code.
     private(set) var ownProblem: TransferError?
 
-    init?(_ transfer: Transfer, _ request: TransferRequest, _ delegate: any TransferDelegate, startedAt: Double) {
+    init?(
+        _ transfer: Transfer,
+        _ request: TransferRequest,
+        _ delegate: any TransferDelegate,
+        _ gate: TrafficGate?,
+        _ standardClass: TrafficClass,
+        startedAt: Double
+    ) {
         guard let handle = curl_easy_init() else { return nil }
         self.transfer = transfer
         self.request = request
         self.delegate = delegate
+        self.gate = gate
+        self.standardClass = standardClass
         self.handle = handle
         errorText.initialize(repeating: 0, count: Int(CURL_ERROR_SIZE))
         body = request.body.map { BodyReader($0, isReplayable: request.isReplayable) }
@@ -90,13 +114,16 @@ final class ActiveTransfer {
             || stop(.refusedByDelegate, "the response is not wanted")
     }
 
-    /// Takes a piece of the body; false stops the transfer.
-    func receivedData(_ bytes: UnsafeRawBufferPointer) -> Bool {
+    /// Takes a piece of the body.
+    func receivedData(_ bytes: UnsafeRawBufferPointer) -> Reception {
+        guard admit(bytes.count, .down) == bytes.count else { return .held }
         // The body of a 417 that is being retried is nobody's.
-        guard status != nil else { return true }
+        guard status != nil else { return .taken }
         bytesReceived += Int64(bytes.count)
         hasReceived = true
-        return delegate.transferDidReceive(bytes) || stop(.refusedByDelegate, "the response is not wanted")
+        if delegate.transferDidReceive(bytes) { return .taken }
+        _ = stop(.refusedByDelegate, "the response is not wanted")
+        return .refused
     }
 
     /// Tells the delegate that libcurl has handed over all it had.
@@ -106,12 +133,16 @@ final class ActiveTransfer {
         delegate.transferDidDrain()
     }
 
-    /// Fills libcurl's send buffer; nil stops the transfer.
+    /// Fills libcurl's send buffer; nil stops the transfer, `CURL_READFUNC_PAUSE` holds it.
     func read(into buffer: UnsafeMutableRawBufferPointer) -> Int? {
         guard let position = body?.position else { return 0 }
+        if position == 0, let socket { gate?.yielding.mark(socket, as: trafficClass) }
         // libcurl asks for more only when it has sent all it had.
         if position > 0 { delegate.transferDidSend(position) }
-        if let count = body?.read(into: buffer) { return count }
+        let wanted = Int(min(Int64(buffer.count), (body?.body.count ?? 0) - position))
+        let admitted = admit(wanted, .up)
+        if admitted < wanted, admitted == 0 { return Int(CURL_READFUNC_PAUSE) }
+        if let count = body?.read(into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<admitted])) { return count }
         _ = stop(.localInput, body?.problem ?? "reading failed")
         return nil
     }
@@ -125,6 +156,7 @@ final class ActiveTransfer {
 
     /// Tells the delegate how it ended.
     func finish(_ code: CURLcode) {
+        settleShares()
         let sent = bytesSent
         if let problem = ownProblem {
             finish(failure: TransferError(problem.kind, problem.message, bytesSent: sent))
@@ -152,6 +184,7 @@ final class ActiveTransfer {
     }
 
     func finish(failure: TransferError) {
+        settleShares()
         delegate.transferDidFinish(.failure(failure))
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+package import Bandwidth
 package import Base
 internal import CCurl
 internal import Platform
@@ -15,6 +16,12 @@ package struct TransportConfiguration: Sendable {
     /// Our own certificate and its key, files in PEM, for the requests that say so.
     package var clientCertificate: String?
     package var clientKey: String?
+    /// What is shared with others of the bandwidth; nil: no limit.
+    package var bandwidth: SharedBandwidth?
+    /// How urgent requests are that do not say so.
+    package var trafficClass = TrafficClass.interactive
+    /// Which of them stand back for others on the line; nil: none, and none is marked.
+    package var trafficRules: TrafficRules?
 
     package init() {}
 }

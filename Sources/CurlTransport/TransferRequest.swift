@@ -51,6 +51,10 @@ package struct TransferRequest: Sendable {
     package var isReplayable = true
     /// Whether the transport's client certificate is shown to this server.
     package var showsClientCertificate = false
+    /// How urgent it is now, which may change while it runs; called on the transfer thread.
+    ///
+    /// nil: as the transport's configuration has it.
+    package var trafficClass: (@Sendable () -> TrafficClass)?
 
     package init(method: String, url: String, fields: HTTPFields = HTTPFields(), body: TransferBody? = nil) {
         self.method = method

@@ -29,10 +29,12 @@ struct TransferWatchdog {
 
     /// Why the transfer is to be given up now, nil when it may go on.
     ///
-    /// `hasBegun` is false while it waits for a connection, which only the deadline limits here.
+    /// `hasBegun` is false while it waits for a connection, which only the deadline limits here; `wasHeld`: we had it
+    /// wait ourselves.
     mutating func check(
         now: Double,
         hasBegun: Bool,
+        wasHeld: Bool = false,
         sent: Int64,
         received: Int64,
         hasHead: Bool
@@ -41,7 +43,7 @@ struct TransferWatchdog {
             return TransferError(hasBegun ? .timeout : .unreachable, "no complete answer in time")
         }
         let count = sent + received + headerBytes
-        if !hasBegun || count < lastCount || count - lastCount >= leastBytes {
+        if !hasBegun || wasHeld || count < lastCount || count - lastCount >= leastBytes {
             lastCount = count
             lastActivity = now
             return nil

@@ -9,21 +9,22 @@ internal import Platform
 /// The loop of the transfer thread.
 final class TransportEngine {
     /// How often waiting transfers are looked at, in seconds.
-    private static let tick = 0.25
-    /// How long kept connections are distrusted after one of them proved dead, in seconds.
-    private static let distrust = 10.0
+    private static let tick = 0.2
 
     private let configuration: TransportConfiguration
     private let mailbox: TransportMailbox
+    let gate: TrafficGate
     private var active: [UnsafeMutableRawPointer: ActiveTransfer] = [:]
     private var timers: [(due: Double, closure: @Sendable () -> Void)] = []
     private var lastTick = 0.0
-    private var distrustUntil = 0.0
+    /// Connections from before this time are used no more: one of them proved dead, or the way is another.
+    private var distrusted = -Double.infinity
     private var isStopping = false
 
     init(_ configuration: TransportConfiguration, _ mailbox: TransportMailbox) throws(SystemError) {
         self.configuration = configuration
         self.mailbox = mailbox
+        gate = TrafficGate(configuration.bandwidth, yielding: YieldPacer(configuration.trafficRules))
         let connections = max(1, configuration.connectionsPerHost)
         _ = moorage_curl_multi_set_long(mailbox.multi, CURLMOPT_MAX_HOST_CONNECTIONS, connections)
         _ = moorage_curl_multi_set_long(mailbox.multi, CURLMOPT_MAXCONNECTS, 2 * connections)
@@ -40,14 +41,16 @@ final class TransportEngine {
             curl_multi_perform(mailbox.multi, &running)
             collectFinished()
             for transfer in active.values { transfer.drain() }
+            let release = releaseHeld()
             let now = monotonicSeconds()
             runTimers(now)
             if now - lastTick >= Self.tick {
                 lastTick = now
                 checkWaiting(now)
+                observePaths(now)
             }
             if isStopping { break }
-            wait(pollTimeout(now))
+            wait(pollTimeout(now, release))
         }
         let late = mailbox.close()
         let ended = TransferError(.cancelled, "the transport has ended")
@@ -78,11 +81,16 @@ final class TransportEngine {
     }
 
     /// How long to wait for the network, in milliseconds.
-    private func pollTimeout(_ now: Double) -> Int32 {
+    private func pollTimeout(_ now: Double, _ release: Double?) -> Int32 {
         let idle = active.isEmpty ? 60.0 : Self.tick
         let due = timers.map { max(0, $0.due - now) }.min() ?? idle
-        return Int32((min(idle, due) * 1000).rounded(.up))
+        return Int32((min(idle, due, release ?? idle) * 1000).rounded(.up))
     }
+
+    /// Uses no connection for further requests that there is now.
+    func distrustConnections() { distrusted = monotonicSeconds() }
+
+    var activeTransfers: Dictionary<UnsafeMutableRawPointer, ActiveTransfer>.Values { active.values }
 
     private func runTimers(_ now: Double) {
         guard timers.contains(where: { $0.due <= now }) else { return }
@@ -98,7 +106,7 @@ final class TransportEngine {
             guard let found = active.values.first(where: { $0.transfer === transfer }) else { return }
             end(found, TransferError(.cancelled, "cancelled", bytesSent: found.bytesSent))
         case .schedule(let seconds, let closure): timers.append((monotonicSeconds() + max(0, seconds), closure))
-        case .distrustConnections: distrustUntil = monotonicSeconds() + Self.distrust
+        case .distrustConnections: distrustConnections()
         case .stop: isStopping = true
         }
     }
@@ -106,11 +114,12 @@ final class TransportEngine {
     private func start(_ transfer: Transfer, _ request: TransferRequest, _ delegate: any TransferDelegate) {
         let now = monotonicSeconds()
         let startedAt = AttendedClock.shared.seconds
-        guard let new = ActiveTransfer(transfer, request, delegate, startedAt: startedAt) else {
+        let kind = configuration.trafficClass
+        guard let new = ActiveTransfer(transfer, request, delegate, gate, kind, startedAt: startedAt) else {
             delegate.transferDidFinish(.failure(TransferError(.invalidRequest, "out of memory")))
             return
         }
-        if let problem = new.configure(configuration, isFreshConnectionWanted: now < distrustUntil) {
+        if let problem = new.configure(configuration, oldestConnection: now - distrusted) {
             new.finish(failure: problem)
             return
         }
@@ -140,12 +149,13 @@ final class TransportEngine {
             let problem = transfer.watchdog.check(
                 now: attended,
                 hasBegun: transfer.hasBegun,
+                wasHeld: transfer.takeHasWaited(),
                 sent: transfer.bytesSent,
                 received: transfer.bytesReceived,
                 hasHead: transfer.status != nil
             )
             guard let problem else { continue }
-            distrustUntil = now + Self.distrust
+            distrusted = now
             end(transfer, TransferError(problem.kind, problem.message, bytesSent: transfer.bytesSent))
         }
     }

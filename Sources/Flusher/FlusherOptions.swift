@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+package import Bandwidth
 package import Conditions
 package import Configuration
 package import Control
@@ -39,6 +40,12 @@ package struct FlusherOptions: Sendable {
     package var service: ServiceManager?
     /// The control socket, opened by the service manager; the flusher takes it over.
     package var socket: ActivatedSocket?
+    /// What all processes of this instance may send and receive together; nil: no limit.
+    package var bandwidth: SharedBandwidth?
+    /// The settings of ``OptionName/limits`` for all volumes.
+    package var limits = OptionValues()
+    /// Which uploads stand back, for the transport.
+    package var trafficRules = TrafficRules()
 
     package init(
         directories: Directories,

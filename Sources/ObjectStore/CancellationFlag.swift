@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+package import Base
 internal import Synchronization
 
 /// The usual ``Cancellation``: a flag that calls its handlers once when set.
@@ -8,6 +9,7 @@ package final class CancellationFlag: Cancellation {
     private struct State {
         var isCancelled = false
         var isWindingDown = false
+        var trafficClass = TrafficClass.interactive
         var nextToken = 0
         var handlers: [Int: @Sendable () -> Void] = [:]
     }
@@ -19,6 +21,11 @@ package final class CancellationFlag: Cancellation {
     package var isCancelled: Bool { state.withLock { $0.isCancelled } }
 
     package var isWindingDown: Bool { state.withLock { $0.isWindingDown } }
+
+    package var trafficClass: TrafficClass {
+        get { state.withLock { $0.trafficClass } }
+        set { state.withLock { $0.trafficClass = newValue } }
+    }
 
     /// Lets no new request begin.
     ///

@@ -94,6 +94,8 @@ package protocol Cancellation: AnyObject, Sendable {
     var isCancelled: Bool { get }
     /// No new request is to be begun; what is under way may end.
     var isWindingDown: Bool { get }
+    /// How urgent the request is now.
+    var trafficClass: TrafficClass { get }
     /// Calls `handler` once when cancelled, at once when it already is. Returns a token for ``removeHandler(_:)``.
     func onCancel(_ handler: @escaping @Sendable () -> Void) -> Int
     func removeHandler(_ token: Int)
@@ -101,6 +103,7 @@ package protocol Cancellation: AnyObject, Sendable {
 
 extension Cancellation {
     package var isWindingDown: Bool { false }
+    package var trafficClass: TrafficClass { .interactive }
 }
 
 /// Receives the bytes of a ranged read on the transfer thread; must not block.

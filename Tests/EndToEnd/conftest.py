@@ -23,6 +23,7 @@ sys.path.insert(0, os.path.dirname(__file__))
 from harness.attended import CLOCK  # noqa: E402
 from harness.bucket import BucketServer  # noqa: E402
 from harness.instance import Instance  # noqa: E402
+from harness.network import FarServer, Network, missing  # noqa: E402
 from harness.proxy import FaultProxy  # noqa: E402
 from harness.settings import BINARY, PROXY  # noqa: E402
 
@@ -218,3 +219,29 @@ def local(folder):
     os.makedirs(path)
     return path
 
+
+
+@pytest.fixture
+def network(folder, stack):
+    """Two machines with a cable between them."""
+    if missing():
+        pytest.skip(missing())
+    return Network(folder, stack)
+
+
+@pytest.fixture
+def far_server(folder, stack, binary, network):
+    """`moorage serve` at the other end of the cable, with the empty bucket `bucket`."""
+    server = FarServer(binary, os.path.join(folder, "served"), network)
+    stack.callback(server.stop)
+    server.make_bucket("bucket")
+    return server
+
+
+@pytest.fixture
+def far_instance(make_instance, far_server, network):
+    """An instance on the machine whose endpoint is the far server."""
+    instance = make_instance(far_server.url, "instance")
+    instance.binary = network.binary("machine", instance.binary)
+    yield instance
+    assert instance.overlooked() == []

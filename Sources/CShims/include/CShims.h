@@ -87,4 +87,34 @@ int moorage_device_monitor(void);
 /// RTM_GETROUTE; 0 when there is no way, -1 with errno when it does not tell.
 int moorage_route_interface(const char *_Nonnull address);
 
+/// What TCP knows of a connection's path (tcp(7), TCP_INFO), in microseconds and bytes.
+struct moorage_path_info {
+    /// The round trip, smoothed, and the shortest seen in the last minutes.
+    uint32_t round_trip, shortest_round_trip;
+    /// Segments sent again since the connection began.
+    uint32_t retransmitted;
+    /// How many bytes a second arrived lately.
+    uint64_t delivery_rate;
+    /// Bytes that the other side acknowledged since the connection began.
+    uint64_t acknowledged;
+};
+/// 0, or -1 with errno.
+int moorage_path_info(int fd, struct moorage_path_info *_Nonnull info);
+
+/// ioprio_set(2) for the calling thread and those it starts: the class (2 best effort, 3 idle) and the level in it (0 to
+/// 7, the last is the lowest): 0, or -1 with errno.
+int moorage_set_io_priority(int kind, int level);
+
+// Numbers in memory that processes share.
+static inline int64_t moorage_atomic_load(const int64_t *_Nonnull number) {
+    return __atomic_load_n(number, __ATOMIC_SEQ_CST);
+}
+static inline void moorage_atomic_store(int64_t *_Nonnull number, int64_t value) {
+    __atomic_store_n(number, value, __ATOMIC_SEQ_CST);
+}
+/// Whether the number was `expected`, and is `value` now.
+static inline int moorage_atomic_replace(int64_t *_Nonnull number, int64_t expected, int64_t value) {
+    return __atomic_compare_exchange_n(number, &expected, value, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
 #endif

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+internal import Bandwidth
+internal import Base
+internal import CShims
 internal import Conditions
 internal import Configuration
 internal import Control
@@ -54,7 +57,9 @@ enum FlusherCommand {
             lowDataNetworks: Set(policy.names(.lowDataNetworks))
         )
         options.sleep = try? SleepWatcher()
-        let stores = VolumeStores(instance: instance)
+        options.limits = policy
+        options.bandwidth = instance.sharedBandwidth()
+        let stores = VolumeStores(instance, options.bandwidth, options.trafficRules)
         options.renewConnections = { stores.renewConnections() }
         return FlusherProcess.run(options: options) { volume, credentials throws(StoreError) in
             try stores.make(volume, credentials)
@@ -86,6 +91,8 @@ extension FlusherCommand {
     private static func yieldToOthers() {
         let own = __priority_which_t(PRIO_PROCESS.rawValue)
         if getpriority(own, 0) < niceness { _ = setpriority(own, 0, niceness) }
+        // The disk serves it only when nobody else wants anything, where the kernel's scheduler knows of that.
+        _ = moorage_set_io_priority(3, 7)
     }
 }
 
@@ -94,9 +101,13 @@ extension FlusherCommand {
 private final class VolumeStores: Sendable {
     private let transport = Lock<CurlTransport?>(nil)
     private let instance: Instance
+    private let bandwidth: SharedBandwidth?
+    private let rules: TrafficRules
 
-    init(instance: Instance) {
+    init(_ instance: Instance, _ bandwidth: SharedBandwidth?, _ rules: TrafficRules) {
         self.instance = instance
+        self.bandwidth = bandwidth
+        self.rules = rules
     }
 
     func make(_ volume: VolumeDescription, _ credentials: HandedCredentials?) throws(StoreError) -> any ObjectStore {
@@ -123,7 +134,11 @@ private final class VolumeStores: Sendable {
         try transport.withLock { transport throws(StoreError) in
             if let transport { return transport }
             do {
-                let made = try CurlTransport()
+                var configuration = TransportConfiguration()
+                configuration.bandwidth = bandwidth
+                configuration.trafficRules = rules
+                configuration.trafficClass = .background
+                let made = try CurlTransport(configuration: configuration)
                 transport = made
                 return made
             } catch {

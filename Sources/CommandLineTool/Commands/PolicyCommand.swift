@@ -22,7 +22,8 @@ enum PolicyCommand {
               low-data=on|off|auto   whether little is to be sent
               KEY=VALUE              allow_expensive, allow_constrained, allow_cellular, allow_power_saver,
                                      discretionary, require_power, battery_min, window, not_before, deadline,
-                                     priority, lifetime, retry_base, retry_cap, expensive_daily, expensive_monthly
+                                     priority, lifetime, retry_base, retry_cap, expensive_daily, expensive_monthly,
+                                     max_rate, max_download_rate, yield, low_effort
             unset   the same keys, or all of them
 
             Docs/BackgroundTransfers.md tells what each condition means and where it is learned from.
@@ -79,7 +80,9 @@ enum PolicyCommand {
             Console.bytes(try document(report))
             return 0
         }
-        for line in PolicyText.overrides(report) + PolicyText.volumes(report) { Console.line(line) }
+        for line in PolicyText.overrides(report) + PolicyText.limits(report) + PolicyText.volumes(report) {
+            Console.line(line)
+        }
         return 0
     }
 

@@ -131,7 +131,9 @@ struct MountProcess {
 
     private func connect() throws(CommandFailure) -> Remote {
         do {
-            let transport = try CurlTransport(configuration: volume.transportConfiguration)
+            var configuration = volume.transportConfiguration
+            configuration.bandwidth = instance.sharedBandwidth()
+            let transport = try CurlTransport(configuration: configuration)
             let environment = ProcessEnvironment.all()
             let store = try volume.store(environment: environment, transport: transport, instance: instance)
             return Remote(store: store)

@@ -9,7 +9,8 @@ enum PolicyText {
         let rows = report.conditions.sorted { $0.key < $1.key }.map { name, fact in
             ["  \(name)", fact.value, source(fact)]
         }
-        return ["what is known of this machine:"] + columns(rows) + overrides(report) + volumes(report)
+        return ["what is known of this machine:"] + columns(rows) + overrides(report) + limits(report)
+            + volumes(report)
     }
 
     /// What was set by hand.
@@ -19,6 +20,15 @@ enum PolicyText {
             + report.overrides.map { entry in
                 "  \(entry.key)=\(entry.value)" + (entry.until.map { " until \($0)" } ?? "")
             }
+    }
+
+    /// The rates that count now.
+    static func limits(_ report: PolicyReport) -> [String] {
+        (report.limits ?? []).filter { $0.rate != nil || $0.until != nil }.map { limit in
+            let rate = limit.rate.map { "at most \(humanBytes($0)) a second" } ?? "no limit"
+            let end = limit.until.map { " until \($0)" } ?? ""
+            return "\(limit.direction)s: \(rate)\(end) (\(Console.oneLine(limit.setting)))"
+        }
     }
 
     /// What holds the uploads of each volume.

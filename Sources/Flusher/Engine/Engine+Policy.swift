@@ -155,6 +155,7 @@ extension Engine {
             return .failed(reason: error.description)
         }
         applyPolicy()
+        applyLimits()
         return .policy(report: policyReport())
     }
 
@@ -190,6 +191,7 @@ extension Engine {
         var countedBytes: Int64 = 0
         /// Work that is let end what is nearly done, and until when (monotonic seconds).
         var stops: [(job: RunningJob, end: Double)] = []
+        var limits = LimitState()
 
         /// Why nothing more may go over networks that cost, as far as amounts go.
         func quota(now: Timestamp) -> Waiting? {

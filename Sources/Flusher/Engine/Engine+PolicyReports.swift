@@ -22,11 +22,13 @@ extension Engine {
                     holds: volume.facts.holds.map { UploadReport.Waiting($0) }
                 )
             }
-            return PolicyReport(
+            var report = PolicyReport(
                 conditions: state.policy.facts(now: .now()).report(.now()),
                 overrides: state.policy.overrides.entries.map { PolicyReport.Override($0) },
                 volumes: volumes
             )
+            report.limits = state.limitReports
+            return report
         }
     }
 }

@@ -36,6 +36,7 @@ extension Engine {
         }
         let job = RunningJob(row: row.id, closesLongCircle: row.closesLongCircle, path: .root)
         state.jobs[row.id] = job
+        job.cancellation.trafficClass = state.trafficClass(of: row.id)
         let settings = WorkSettings(
             gate: gate,
             parallelism: options.partsPerFile,

@@ -71,6 +71,7 @@ final class Engine: Sendable {
         loadOverrides()
         state.inspect { $0.policy.limits = options.budget }
         loadBudget()
+        applyLimits()
         watchMachine()
         watchSleep()
         try run("coordinator") { self.coordinate() }
@@ -147,6 +148,8 @@ final class Engine: Sendable {
             watchStress()
             keepPolicy()
             cutLateWork()
+            applyLimits()
+            noteTrafficClasses()
             state.update { _ in }
             let pause = min(state.inspect { Self.pause(&$0) }, service.longestSleep)
             let end = monotonicSeconds() + pause
@@ -173,6 +176,9 @@ final class Engine: Sendable {
         var pause = next - now
         if let alarm = state.scheduler.lookAgain() {
             pause = min(pause, Double(alarm.nanoseconds - Timestamp.now().nanoseconds) / 1e9)
+        }
+        if let end = state.policy.limits.nextSwitch {
+            pause = min(pause, Double(end.nanoseconds - Timestamp.now().nanoseconds) / 1e9)
         }
         if state.scheduler.standsBack { pause = min(pause, LoadGate.interval) }
         return max(0.01, min(1, pause))

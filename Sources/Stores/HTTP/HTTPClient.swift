@@ -129,6 +129,8 @@ final class HTTPClient: Sendable {
             cancellation?.removeHandler(token)
             watch?.end()
         }
+        var request = request
+        if let cancellation { request.trafficClass = { cancellation.trafficClass } }
         do {
             return try transport.perform(
                 request,

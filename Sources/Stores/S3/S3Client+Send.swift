@@ -70,6 +70,8 @@ extension S3Client {
             cancellation?.removeHandler(token)
             watch?.end()
         }
+        var transfer = transfer
+        if let cancellation { transfer.trafficClass = { cancellation.trafficClass } }
         do {
             let response = try transport.perform(
                 transfer,

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+/// Finds the rate at which uploads use what others leave of a line; a pure value.
+///
+/// Others show by the queue that they build where the line is narrow: round trips take longer than the shortest ones. As
+/// LEDBAT does (RFC 6817), it keeps the delay that it causes itself below a target, which is well below what others cause;
+/// unlike LEDBAT it sets a rate and no window, so that one rate holds for many connections at once, and steps down in
+/// proportion, as TCP does (LEDBAT++, draft-irtf-iccrg-ledbat-plus-plus).
+package struct YieldController: Hashable, Sendable {
+    /// What the connections together saw since the last time.
+    package struct Sample: Hashable, Sendable {
+        /// The smoothed round trip and the shortest one, in seconds, of the connection that waited longest.
+        package var roundTrip: Double
+        package var shortest: Double
+        /// Bytes that arrived.
+        package var acknowledged: Int64
+        /// Bytes that were sent again.
+        package var repeated: Int64
+        /// Since the last sample, in seconds.
+        package var interval: Double
+        /// Whether more would have gone at a higher rate.
+        package var wasHeld: Bool
+
+        package init(
+            roundTrip: Double,
+            shortest: Double,
+            acknowledged: Int64,
+            repeated: Int64 = 0,
+            interval: Double,
+            wasHeld: Bool
+        ) {
+            self.roundTrip = roundTrip
+            self.shortest = shortest
+            self.acknowledged = acknowledged
+            self.repeated = repeated
+            self.interval = interval
+            self.wasHeld = wasHeld
+        }
+    }
+
+    /// How often a sample is taken, in seconds.
+    package static let interval = 0.2
+    /// What it begins with, in bytes a second.
+    package static let initial = 128.0 * 1024
+    /// It never goes slower: what goes on shows when the line is free again.
+    package static let least = 4.0 * 1024
+    /// And no faster.
+    package static let most = 1e10
+
+    /// Bytes a second, all connections together.
+    package private(set) var rate = YieldController.initial
+    /// No sign of others was seen yet: the rate grows fast.
+    package private(set) var isStarting = true
+
+    package init() {}
+
+    /// The delay in the queue that is aimed at, in seconds: half of the shortest round trip, from 5 to 25 ms.
+    ///
+    /// RFC 6817 allows 100 ms, which is for senders that fill queues. Those that keep them short (BBR) would be pushed
+    /// aside by that.
+    package static func target(shortest: Double) -> Double { min(0.025, max(0.005, shortest / 2)) }
+
+    /// Takes in a sample and sets the rate for the time until the next.
+    package mutating func observe(_ sample: Sample) {
+        let target = Self.target(shortest: sample.shortest)
+        let delay = max(0, sample.roundTrip - sample.shortest)
+        let arrived = Double(sample.acknowledged) / max(0.001, sample.interval)
+        let isLossy = sample.repeated > 2 * 1500 && Double(sample.repeated) > 0.02 * Double(sample.acknowledged)
+        if delay > target || isLossy {
+            isStarting = false
+            // A rate that did not arrive is no measure of what there is to give up.
+            rate = min(rate, max(arrived, rate / 2)) * (delay > 3 * target ? 0.5 : 0.7)
+        } else if sample.wasHeld {
+            rate *= 1 + (isStarting ? 0.5 : 0.1) * (1 - delay / target)
+        }
+        rate = min(Self.most, max(Self.least, rate))
+    }
+}

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the Moorage authors
+"""How much goes over the network: what is set for now and by the clock, in both directions, by all processes together."""
+
+import os
+import threading
+import time
+
+import pytest
+
+from harness.network import missing
+from harness.processes import run, wait_until
+from harness.trees import sha256_of_object, write_random_file
+
+MIB = 1 << 20
+
+
+class Meter:
+    """Reads a counter that only grows, every 50 ms, and tells the rate between two times."""
+
+    def __init__(self, read, stack):
+        self.read = read
+        self.samples = []
+        self.end = threading.Event()
+        thread = threading.Thread(target=self._run, daemon=True)
+        thread.start()
+        stack.callback(lambda: (self.end.set(), thread.join(5)))
+
+    def _run(self):
+        while not self.end.is_set():
+            self.samples.append((time.monotonic(), self.read()))
+            time.sleep(0.05)
+
+    def at(self, moment):
+        """The count at a time, between two samples."""
+        wait_until(lambda: self.samples and self.samples[-1][0] >= moment, 30, "a sample")
+        before = [sample for sample in self.samples if sample[0] <= moment][-1]
+        after = [sample for sample in self.samples if sample[0] >= moment][0]
+        if after[0] == before[0]:
+            return before[1]
+        return before[1] + (after[1] - before[1]) * (moment - before[0]) / (after[0] - before[0])
+
+    def rate(self, start, end):
+        """Bytes a second."""
+        return (self.at(end) - self.at(start)) / (end - start)
+
+
+def limits(instance):
+    return {limit["direction"]: limit for limit in instance.policy()["limits"]}
+
+
+def near(rate, wanted, part):
+    """No more than a part above; a machine that has much else to do may stay further below."""
+    assert 1 - max(part, 0.25) <= rate / wanted <= 1 + part, f"{rate:.0f} B/s instead of {wanted} B/s"
+
+
+def test_uploads_keep_to_a_rate_that_is_set_while_they_run(server, instance, stack, seed):
+    """Four files with four parts at once share one rate; setting it counts at once, also for what somebody waits for."""
+    mount = instance.mount("s3://bucket", endpoint=server.url)
+    instance.run("policy", "set", "max_rate=2M", "max_download_rate=1M")
+    meter = Meter(server.body_bytes, stack)
+    digests = [write_random_file(mount / f"f{number}", 16 * MIB, seed + number) for number in range(4)]
+    wait_until(lambda: meter.samples[-1][1] > MIB, 60, "uploads under way")
+    start = time.monotonic()
+    near(meter.rate(start, start + 10), 2 * MIB, 0.05)
+    # A person who waits has no more of the line than is allowed, either.
+    instance.run("uploads", "now", "--all")
+    instance.run("policy", "set", "max_rate=4M", "--for", "1h")
+    changed = time.monotonic()
+    near(meter.rate(changed + 1, changed + 4), 4 * MIB, 0.1)
+    [upload, download] = [limits(instance)[name] for name in ("upload", "download")]
+    assert upload["rate"] == 4 * MIB and upload["until"] is None and download["rate"] == MIB
+    assert "uploads: at most 4 MiB a second" in instance.run("policy").stdout
+    instance.run("policy", "set", "max_rate=off")
+    instance.flush()
+    for number, digest in enumerate(digests):
+        assert sha256_of_object(server.client(), "bucket", f"f{number}") == digest
+    refused = instance.run("policy", "set", "max_rate=10", check=False)
+    assert refused.returncode == 1 and "max_rate=10 is not a rate such as 512K" in refused.stderr
+
+
+@pytest.mark.skipif(missing() is not None, reason=str(missing()))
+def test_reading_keeps_to_a_rate_in_all_mounts_together(far_server, far_instance, network, stack):
+    """Two mounts share one rate although they are two processes, and keep it when the flusher is killed."""
+    client = far_server.client()
+    client.create_bucket(Bucket="other")
+    for bucket in ("bucket", "other"):
+        client.put_object(Bucket=bucket, Key="big", Body=os.urandom(48 * MIB))
+    instance = far_instance
+    mounts = [instance.mount(f"s3://{bucket}") for bucket in ("bucket", "other")]
+    instance.run("policy", "set", "max_download_rate=2M")
+    # What comes over the cable, with its headers.
+    meter = Meter(lambda: network.counter("rx_bytes"), stack)
+    begun = meter.at(time.monotonic())
+    readers = [
+        threading.Thread(target=run, args=(["sh", "-c", f"exec cat {mount / 'big'} > /dev/null"],), daemon=True)
+        for mount in mounts
+    ]
+    for reader in readers:
+        reader.start()
+    wait_until(lambda: meter.samples[-1][1] > begun + 6 * MIB, 60, "both readers under way")
+    start = time.monotonic()
+    near(meter.rate(start, start + 10), 2 * MIB * 1.04, 0.05)
+    instance.kill_flusher()
+    start = time.monotonic()
+    near(meter.rate(start, start + 5), 2 * MIB * 1.04, 0.15)
+    instance.run("policy", "set", "max_download_rate=off")
+    for reader in readers:
+        reader.join(60)
+        assert not reader.is_alive()
+
+
+def test_a_timetable_switches_by_the_clock_on_the_wall(server, instance, stack, seed):
+    """The rate changes within two seconds of the minute that the timetable says."""
+    # A zone east of here in which a minute is over in 20 s.
+    ahead = (40 - time.time()) % 60 + 3600 * 5 + 60 * 45
+    instance.environment["TZ"] = f"<+0545>-5:45:{int(ahead % 60):02}"
+    local = time.time() + int(ahead)
+    assert 20 < local % 60 <= 40
+    minute = int(local // 60 + 1) % 1440
+    now = f"{(minute - 2) % 1440 // 60:02}:{(minute - 2) % 60:02}"
+    switch = f"{minute // 60:02}:{minute % 60:02}"
+    instance.configure(max_rate=f"{now},512K {switch},3M")
+    at = time.monotonic() + 60 - local % 60
+    mount = instance.mount("s3://bucket", endpoint=server.url)
+    meter = Meter(server.body_bytes, stack)
+    write_random_file(mount / "big", 80 * MIB, seed)
+    wait_until(lambda: meter.samples[-1][1] > MIB // 4, 60, "an upload under way")
+    [limit] = [limit for limit in instance.policy()["limits"] if limit["direction"] == "upload"]
+    assert limit["rate"] == 512 << 10
+    assert limit["until"] is not None
+    before = meter.rate(at - 4, at - 0.2)
+    after = meter.rate(at + 2, at + 5)
+    near(after, 3 * MIB, 0.1)
+    assert before < 700 << 10
