@@ -54,7 +54,8 @@ package enum CommandLineTool {
     /// Every command, in the order of help.
     static let commands: [CommandDefinition] = [
         MountCommand.definition, UnmountCommand.definition, StatusCommand.definition, UploadsCommand.definition,
-        FlushCommand.definition, ServeCommand.definition, ListCommand.definition, PolicyCommand.definition,
+        EventsCommand.definition, FlushCommand.definition, ServeCommand.definition, ListCommand.definition,
+        PolicyCommand.definition,
         CacheCommand.definition, PinCommand.pin, PinCommand.unpin, PinCommand.pins,
         DoctorCommand.definition, FlusherCommand.definition, ServiceCommand.definition, DocumentationCommand.definition,
     ]

@@ -64,6 +64,8 @@ package enum ControlEvent: Codable, Sendable {
     case reachable(volume: String, isReachable: Bool)
     /// Events were dropped because this client reads too slowly.
     case overflow
+    /// Something happened to an upload, for those that asked by ``ControlRequest/follow(volumes:)``.
+    case activity(event: TransferEvent)
 }
 
 /// A frame from the flusher: a reply with the number of its request, or an event.

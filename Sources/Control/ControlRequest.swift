@@ -33,6 +33,8 @@ package enum ControlRequest: Codable, Sendable {
     case unsetPolicy(keys: [String])
     /// From now on events are sent on this connection.
     case subscribe
+    /// From now on what happens to the uploads of these volumes, none: of all, is sent on this connection as `activity`.
+    case follow(volumes: [String])
     /// The flusher gives up its requests, commits and ends. Understood in every version of the protocol.
     case stop
 }

@@ -8,7 +8,7 @@ internal import Platform
 /// Carries out what clients ask.
 package protocol ControlHandler: AnyObject, Sendable {
     /// Answers one request, on the client's thread. `report` sends a `progress` reply and returns false when
-    /// the client is gone. `hello` and `subscribe` never come here.
+    /// the client is gone. `hello` and `subscribe` never come here; `follow` does when its events may come already.
     func handle(_ request: ControlRequest, report: (FlushProgress) -> Bool) -> ControlReply
 }
 
@@ -71,7 +71,10 @@ package final class ControlServer: Sendable {
     /// How many clients are connected.
     package var clientCount: Int { state.inspect { $0.clients.count } }
 
-    /// Sends an event to every subscriber; never blocks.
+    /// Whether somebody reads what happens to uploads.
+    package var isFollowed: Bool { state.inspect { Array($0.clients.values) }.contains(where: \.isFollowing) }
+
+    /// Sends an event to everybody who asked for such; never blocks.
     package func publish(_ event: ControlEvent) {
         for session in state.inspect({ Array($0.clients.values) }) { session.publish(event) }
     }

@@ -8,13 +8,14 @@ internal import Platform
 /// One connected client, as the flusher sees it.
 final class ControlSession: Sendable {
     private struct Events {
-        var isSubscribed = false
         var isClosed = false
-        var queue: [ControlEvent] = []
+        /// A thread sends what is queued.
+        var isSending = false
+        var queue = EventQueue()
     }
 
-    /// How many events wait for a slow reader before they are replaced by `overflow`.
-    private static let queueLimit = 4096
+    /// How long a reader of events may take nothing, in seconds: a pager may show the same page for a day.
+    private static let patience = 86_400.0
 
     private let channel: FrameChannel
     private let program: String
@@ -61,11 +62,13 @@ final class ControlSession: Sendable {
     /// Queues an event for a subscriber.
     func publish(_ event: ControlEvent) {
         events.update { events in
-            guard events.isSubscribed, !events.isClosed else { return }
-            if events.queue.count >= Self.queueLimit { events.queue = [.overflow] }
-            events.queue.append(event)
+            guard !events.isClosed else { return }
+            events.queue.add(event)
         }
     }
+
+    /// Whether this client reads what happens to uploads.
+    var isFollowing: Bool { events.inspect { $0.queue.followed != nil && !$0.isClosed } }
 
     private func answer(_ frame: ControlRequestFrame, isGreeted: inout Bool) throws(ControlError) {
         switch frame.request {
@@ -85,8 +88,11 @@ final class ControlSession: Sendable {
         case _ where !isGreeted:
             try send(ControlReplyFrame(id: frame.id, reply: .failed(reason: "the first request must be hello")))
         case .subscribe:
-            try subscribe()
+            try beginEvents { $0.isSubscribed = true }
             try send(ControlReplyFrame(id: frame.id, reply: .done))
+        case .follow(let volumes):
+            try beginEvents { $0.followed = volumes }
+            try send(handler.handle(frame.request) { _ in true }, to: frame.id)
         default:
             let reply = handler.handle(frame.request) { progress in
                 (try? self.send(ControlReplyFrame(id: frame.id, reply: .progress(progress: progress)))) != nil
@@ -107,10 +113,11 @@ final class ControlSession: Sendable {
         }
     }
 
-    private func subscribe() throws(ControlError) {
+    private func beginEvents(_ ask: (inout EventQueue) -> Void) throws(ControlError) {
         let isFirst = events.update { events in
-            defer { events.isSubscribed = true }
-            return !events.isSubscribed
+            defer { events.isSending = true }
+            ask(&events.queue)
+            return !events.isSending
         }
         guard isFirst else { return }
         do throws(SystemError) {
@@ -122,7 +129,7 @@ final class ControlSession: Sendable {
 
     private func sendEvents() {
         while let batch = events.wait(until: Self.nextBatch), !batch.isEmpty {
-            for event in batch where (try? send(ControlReplyFrame(event: event))) == nil {
+            for event in batch where (try? send(ControlReplyFrame(event: event), timeout: Self.patience)) == nil {
                 return close()
             }
         }
@@ -131,9 +138,11 @@ final class ControlSession: Sendable {
     /// The queued events, nil to wait for some, empty when the session is over.
     private static func nextBatch(_ events: inout Events) -> [ControlEvent]? {
         if events.isClosed { return [] }
-        guard !events.queue.isEmpty else { return nil }
-        defer { events.queue = [] }
-        return events.queue
+        return events.queue.isEmpty ? nil : events.queue.take(at: .now())
+    }
+
+    private func send(_ frame: ControlReplyFrame, timeout: Double) throws(ControlError) {
+        try channel.send(try JSON.encode(frame), timeout: timeout)
     }
 
     private func send(_ frame: ControlReplyFrame) throws(ControlError) {

@@ -201,6 +201,7 @@ package final class FlusherLink: Sendable {
             .reachable(let volume, _):
             volume == self.volume
         case .overflow: true
+        case .activity: false
         }
     }
 }

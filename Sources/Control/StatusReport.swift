@@ -146,6 +146,8 @@ package struct VolumeReport: Codable, Sendable, Hashable {
     package var error: String?
     /// Why the machine's conditions hold its uploads; nil from a flusher that does not tell.
     package var holds: [UploadReport.Waiting]?
+    /// How its uploads get on; nil from a flusher that does not tell, and from none.
+    package var activity: ActivityReport?
     package var cache: Cache
 
     package init(
@@ -189,6 +191,7 @@ package struct VolumeReport: Codable, Sendable, Hashable {
         try container.encode(connection, forKey: .connection)
         try container.encode(error, forKey: .error)
         try container.encode(holds ?? [], forKey: .holds)
+        try container.encode(activity, forKey: .activity)
         try container.encode(cache, forKey: .cache)
     }
 }

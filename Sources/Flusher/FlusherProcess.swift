@@ -74,7 +74,7 @@ package enum FlusherProcess {
         guard let server = try server(options, control) else {
             return Log.notice("flusher", "the service manager listens, and starts another one")
         }
-        try engine.start { event in server.publish(event) }
+        try engine.start(isFollowed: { server.isFollowed }, publish: { event in server.publish(event) })
         try server.start()
         post.announce()
         engine.service.ready()

@@ -128,6 +128,23 @@ extension EchoHandler {
         server.stop()
     }
 
+    @Test func aFollowerThatDoesNotReadIsToldHowMuchItMissed() throws {
+        let client = try client()
+        #expect(!server.isFollowed)
+        _ = try client.call(.follow(volumes: []))
+        #expect(server.isFollowed)
+        // More than its socket and its queue hold.
+        let total = 20_000
+        for _ in 0..<total { server.publish(.activity(event: TransferEvent(.progress, at: "now", volume: "v"))) }
+        var (received, missed) = (0, 0)
+        while received + missed < total, case .activity(let event)? = try client.nextEvent(timeout: 10) {
+            if event.event == .missed { missed += event.count ?? 0 } else { received += 1 }
+        }
+        #expect(missed > 0 && received + missed == total)
+        _ = try client.call(.wake(volume: nil))
+        server.stop()
+    }
+
     @Test func aServerWhoseSocketWasDeletedListensAgain() throws {
         let before = try client()
         try Files.removeIfPresent(folder + "/control.sock")

@@ -15,22 +15,24 @@ enum StatusCommand {
         operandCount: 0...0,
         flags: [
             FlagDefinition("json", nil, "print one JSON document"),
-            FlagDefinition("watch", nil, "print again every second until interrupted"),
+            FlagDefinition("watch", nil, "go on showing it until interrupted"),
         ],
-        summary: "show volumes and what is pending"
+        summary: "show volumes and what is pending",
+        details: """
+            With --watch a terminal shows what is sent, how fast, what waits, why and until when, and follows every change
+            until Ctrl-C; NO_COLOR is respected. Where standard output is no terminal the whole text is printed again when
+            something changed; with --json one document on one line each time.
+            """
     ) { arguments throws(CommandFailure) in
         let instance = try Instance.current()
-        while true {
-            let report = try report(instance)
-            if arguments.has("watch"), Console.isTerminal { Console.text("\u{1B}[H\u{1B}[2J") }
-            if arguments.has("json") {
-                Console.bytes(try document(report))
-            } else {
-                for line in text(report) { Console.line(line) }
-            }
-            guard arguments.has("watch"), Console.outputError == nil else { return 0 }
-            usleep(1_000_000)
+        if arguments.has("watch") { return try StatusWatch(instance, json: arguments.has("json")).run() }
+        let report = try report(instance)
+        if arguments.has("json") {
+            Console.bytes(try document(report))
+        } else {
+            for line in text(report) { Console.line(line) }
         }
+        return 0
     }
 
     /// What the flusher says, or what the journals say when none runs.
@@ -88,6 +90,11 @@ enum StatusCommand {
         if volume.uploading.files > 0 {
             let done = humanBytes(volume.uploading.bytesDone)
             parts.append("uploading \(volume.uploading.files): \(done) of \(humanBytes(volume.uploading.bytesTotal))")
+        }
+        if let rate = volume.activity?.bytesPerSecond, rate > 0 { parts.append("\(humanBytes(rate))/s") }
+        if let left = volume.activity?.secondsLeft { parts.append("done in \(humanSeconds(left))") }
+        if let wait = volume.activity?.oldestWait, wait.seconds >= 600 {
+            parts.append("oldest waits for \(humanSeconds(wait.seconds))")
         }
         if let holds = volume.holds, !holds.isEmpty, volume.pending.files > 0 {
             parts.append("held: \(holds.map(\.reason).joined(separator: ", "))")

@@ -16,6 +16,19 @@ enum Console {
         return Int(size.ws_col)
     }
 
+    /// The terminal's size in columns and lines, 80 by 24 where it is unknown.
+    static var size: (width: Int, height: Int) {
+        var size = winsize()
+        guard ioctl(1, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0, size.ws_row > 0 else { return (80, 24) }
+        return (Int(size.ws_col), Int(size.ws_row))
+    }
+
+    /// Whether nobody reads standard output any more: the other end of a pipe, or the terminal, is gone.
+    static var isAbandoned: Bool {
+        var entry = pollfd(fd: 1, events: 0, revents: 0)
+        return outputError != nil || poll(&entry, 1, 0) > 0 && entry.revents & Int16(POLLERR | POLLHUP | POLLNVAL) != 0
+    }
+
     /// Prints a line on standard output.
     static func line(_ text: String) {
         write(text + "\n", to: 1)

@@ -44,6 +44,9 @@ final class EngineControl: ControlHandler {
         case .stop:
             onStop()
             return .done
+        case .follow:
+            engine.learnWaiting()
+            return .done
         case .hello, .subscribe: return .failed(reason: "not expected here")
         }
     }

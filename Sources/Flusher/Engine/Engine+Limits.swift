@@ -79,9 +79,9 @@ struct LimitState: Sendable {
 extension Engine.State {
     /// How urgent the work on a row is.
     func trafficClass(of row: RowID) -> TrafficClass {
-        if scheduler.row(row)?.facts.isForced == true { return .interactive }
-        guard let volume = volumes[row.volume] else { return .background }
-        return rules(of: volume.session.description).isDiscretionary ? .discretionary : .background
+        guard let work = scheduler.row(row)?.facts, let facts = volumes[row.volume]?.facts else { return .background }
+        if work.isForced { return .interactive }
+        return Policy.isDiscretionary(work, volume: facts, now: .now()) ? .discretionary : .background
     }
 
     /// The rates in force, for reports.

@@ -183,7 +183,7 @@ extension Engine {
         var isWatched = false
         var clock = SystemLocalClock()
         /// What the settings allow over networks that cost.
-        var limits = ByteBudget.Limits()
+        var budgetLimits = ByteBudget.Limits()
         var budget = ByteBudget()
         /// What of it is written down.
         var savedBudget = ByteBudget()
@@ -197,8 +197,8 @@ extension Engine {
         func quota(now: Timestamp) -> Waiting? {
             let values = overrides.values
             let limits = ByteBudget.Limits(
-                daily: values.number(.expensiveDaily) ?? self.limits.daily,
-                monthly: values.number(.expensiveMonthly) ?? self.limits.monthly
+                daily: values.number(.expensiveDaily) ?? budgetLimits.daily,
+                monthly: values.number(.expensiveMonthly) ?? budgetLimits.monthly
             )
             return limits.isEmpty ? nil : budget.hold(limits, at: now, clock)
         }
@@ -252,7 +252,7 @@ extension Engine.State {
 
     /// Whether what holds work may change with the time alone.
     var isPolicyTimed: Bool {
-        policy.quota(now: .now()) != nil || volumes.values.contains { $0.rules.isTimed } || !policy.limits.isEmpty
+        policy.quota(now: .now()) != nil || volumes.values.contains { $0.rules.isTimed } || !policy.budgetLimits.isEmpty
             || policy.overrides.entries.contains { $0.key.hasPrefix("expensive_") }
     }
 

@@ -35,16 +35,17 @@ extension Engine {
 
     private func report(_ volume: Volume) -> VolumeReport {
         let session = volume.session
-        var report = VolumeReport.empty(session.description, session.places)
+        var report = VolumeReport.empty(session.description, session.places, staging: stagingBytes(of: session))
         report.connection = volume.connectionName
         report.error = volume.trouble
         report.holds = volume.facts.holds.map { UploadReport.Waiting($0) }
         if report.mountpoint == nil { report.cache.bytes = session.cache.usedBytes }
         do throws(JournalError) {
-            let counts = try session.journal.counts()
+            let counts = try counts(of: session)
             report.pending = VolumeReport.Pending(files: counts.total, bytes: counts.bytes)
             report.conflicts = counts.conflicts
             report.attention = counts.attention + volume.expired
+            report.activity = activity(of: session, counts)
         } catch {
             report.error = error.description
         }
@@ -86,7 +87,7 @@ extension Engine {
         if let job {
             report.state = .uploading
             if let progress = job.progress {
-                report.sent = progress.sent
+                report.sent = max(progress.sent, board.upload(row, at: monotonicSeconds())?.sent ?? 0)
                 report.uploadProtocol = progress.protocolName ?? report.uploadProtocol
             }
         } else if report.state == .queued, !waiting.isEmpty {
@@ -108,14 +109,20 @@ extension Volume {
 
 extension VolumeReport {
     /// A volume's line with nothing pending.
-    static func empty(_ description: VolumeDescription, _ places: VolumePlaces) -> VolumeReport {
+    ///
+    /// `staging` is what its staging files occupy, if the caller knows.
+    static func empty(
+        _ description: VolumeDescription,
+        _ places: VolumePlaces,
+        staging: Int64? = nil
+    ) -> VolumeReport {
         let isMounted = FileLock.holder(of: places.mountLock).isHeld
         return VolumeReport(
             id: description.id,
             remote: description.remote,
             mountpoint: isMounted ? description.mountpoint : nil,
             pending: Pending(files: 0, bytes: 0),
-            staging: Staging(bytes: Files.occupiedBytes(in: places.state + "/staging")),
+            staging: Staging(bytes: staging ?? Files.occupiedBytes(in: places.staging)),
             uploading: Uploading(files: 0, bytesDone: 0, bytesTotal: 0),
             conflicts: 0,
             cache: Cache(bytes: 0, limit: description.cacheSize, note: places.cacheNote, isMounted: isMounted)

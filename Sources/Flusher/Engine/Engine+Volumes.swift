@@ -83,6 +83,7 @@ extension Engine {
                 state.scheduler.setFacts(volume.facts, settings: volume.settings, of: description.id, now: now)
             }
             Log.info("flusher", "opened \(description.remote)")
+            tellGate(of: description.id)
         } catch {
             Log.error("flusher", "\(description.remote): \(error)")
             state.update { $0.failed[description.id] = error.description }
@@ -173,6 +174,7 @@ extension Engine {
             ? try session.journal.pendingNodes(limit: limit)
             : try session.journal.nodes(changedAfter: volume.seen, limit: limit)
         let unknown = isFull ? missed(nodes, volume) : []
+        let news = newcomers(nodes, volume)
         let superseded = state.update { state in
             if isFull {
                 state.forgetRows(of: session.id, except: Set(nodes.map(\.id.value)))
@@ -191,6 +193,7 @@ extension Engine {
             if nodes.contains(where: \.isOpen) { state.volumes[session.id]?.hasOpenRows = true }
             return superseded
         }
+        tellQueued(news, session.id)
         for job in superseded where job.mayBeCutShort { job.cancellation.cancel() }
         report(missed: unknown, session)
         noteDrained(session.id)

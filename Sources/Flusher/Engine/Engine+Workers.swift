@@ -41,16 +41,22 @@ extension Engine {
             gate: gate,
             parallelism: options.partsPerFile,
             host: options.host,
-            publish: { [weak self] in self?.publish($0) }
+            publish: { [weak self] in self?.publish($0, of: job) }
         )
         let work = RowWork(session: volume.session, store: store, job: job, settings: settings)
         return .some(Assignment(work: work, session: volume.session, row: row.id))
     }
 
-    private func publish(_ event: WorkEvent) {
+    private func publish(_ event: WorkEvent, of job: RunningJob) {
+        lookAtLast(job)
         switch event {
-        case .committed(let volume, let path): publish(.committed(volume: volume, path: path.string))
+        case .committed(let volume, let path):
+            board.count(volume) { $0.finished += 1 }
+            publish(.committed(volume: volume, path: path.string))
+            tell(.finished, job.row, path: path) { $0.size = job.progress?.size }
         case .conflict(let volume, let path, let copy):
+            board.count(volume) { $0.conflicts += 1 }
+            tell(.conflict, job.row, path: path) { $0.copy = copy.string }
             Log.notice("flusher", "conflict: \(path) changed at the remote too; ours is kept as \(copy)")
             publish(.conflict(volume: volume, path: path.string, copy: copy.string))
         }
@@ -94,6 +100,7 @@ extension Engine {
         if isRound, let node, isGoingRound(row, node) {
             return giveBack(row, detail: "it comes out as it was again and again")
         }
+        noteEnd(of: row, isDone: node == nil)
         let isDrained = state.update { state in
             if node == nil {
                 state.rounds[row] = nil
@@ -129,8 +136,15 @@ extension Engine {
         }
     }
 
+    /// Notes what an attempt that is over has sent.
+    private func noteEnd(of row: RowID, isDone: Bool = false) {
+        guard let job = state.inspect({ $0.jobs[row] }) else { return }
+        board.ended(row, transferred: job.transferred, isDone: isDone)
+    }
+
     /// Puts a row back for a moment.
     private func giveBack(_ row: RowID, on blocker: RowID? = nil, for seconds: Double = 0.5, detail: String) {
+        noteEnd(of: row)
         state.update { state in
             state.jobs[row] = nil
             state.scheduler.block(row, on: blocker, for: seconds, detail: detail, now: .now())
@@ -227,13 +241,24 @@ extension Engine {
                 hint: hint
             )
             Log.info("flusher", "\(node.path): attempt \(attempts): \(error)")
+            let next = Timestamp.now().advanced(bySeconds: delay)
+            let needsPerson = attention || refusals >= patience
             try session.journal.recordFailure(
                 node.id,
                 attempts: Int64(attempts),
-                nextAttempt: Timestamp.now().advanced(bySeconds: delay),
+                nextAttempt: next,
                 error: error,
-                attention: attention || refusals >= patience ? error : nil
+                attention: needsPerson ? error : nil
             )
+            board.count(row.volume) { volume in
+                volume.failures += 1
+                if needsPerson { volume.attention += 1 }
+            }
+            tell(needsPerson ? .attention : .failed, row, path: node.path) { event in
+                event.error = error
+                event.attempts = attempts
+                if !needsPerson { event.nextAttempt = next.rfc3339 }
+            }
         } catch {
             Log.error("flusher", "\(session.description.remote): \(error)")
             // Nothing holds the row back but this.

@@ -13,8 +13,8 @@ internal import Policy
 /// The flusher's engine: brings what the journals of all volumes want to their remotes.
 ///
 /// Threads: one coordinator (volumes, rows, time), a fixed number of workers (one row each), one prober (remotes that
-/// did not answer), one for maintenance (unwanted transfers, released files, mounts that died). They share one
-/// monitor, which is never held during a request or a write to disk.
+/// did not answer), one for maintenance (unwanted transfers, released files, mounts that died), one that looks at what runs
+/// and tells of it. They share one monitor, which is never held during a request or a write to disk.
 final class Engine: Sendable {
     struct State {
         var scheduler: Scheduler
@@ -52,6 +52,10 @@ final class Engine: Sendable {
     let gate: RequestGate
     /// Held while volumes are looked for and opened, so that each is opened once.
     let scanning = Lock<Void>(())
+    /// How uploads get on.
+    let board = ActivityBoard()
+    /// What was told to those who read events.
+    let narration = Lock(Narration())
     private let events: Lock<EventSink>
     let service: ServiceReporter
 
@@ -66,10 +70,15 @@ final class Engine: Sendable {
     }
 
     /// Starts all threads; events go to `publish`, which must not block.
-    func start(publish: @escaping @Sendable (ControlEvent) -> Void) throws(SystemError) {
-        events.withLock { $0.publish = publish }
+    ///
+    /// `isFollowed` says whether somebody reads what happens to single uploads.
+    func start(
+        isFollowed: @escaping @Sendable () -> Bool = { false },
+        publish: @escaping @Sendable (ControlEvent) -> Void
+    ) throws(SystemError) {
+        events.withLock { $0 = EventSink(publish: publish, isFollowed: isFollowed) }
         loadOverrides()
-        state.inspect { $0.policy.limits = options.budget }
+        state.inspect { $0.policy.budgetLimits = options.budget }
         loadBudget()
         applyLimits()
         watchMachine()
@@ -77,6 +86,7 @@ final class Engine: Sendable {
         try run("coordinator") { self.coordinate() }
         try run("prober") { self.probe() }
         try run("maintenance") { self.maintain() }
+        try run("activity") { self.watchActivity() }
         for number in 1...options.workers { try run("worker-\(number)") { self.work() } }
     }
 
@@ -112,6 +122,13 @@ final class Engine: Sendable {
     func publish(_ event: ControlEvent) {
         let sink = events.withLock { $0 }
         sink.publish?(event)
+        narrate(event)
+    }
+
+    /// Whether somebody reads what happens to single uploads.
+    var isFollowed: Bool {
+        let sink = events.withLock { $0 }
+        return sink.isFollowed?() ?? false
     }
 
     var isStopping: Bool { state.inspect { $0.isStopping } }
@@ -236,4 +253,5 @@ final class Engine: Sendable {
 /// A closure that is itself the state of a lock is wrapped once more on every access; inside a value it is not.
 private struct EventSink {
     var publish: (@Sendable (ControlEvent) -> Void)?
+    var isFollowed: (@Sendable () -> Bool)?
 }

@@ -32,6 +32,7 @@ final class VolumeSession: Sendable {
     let cache: BlockCache
     /// What of contents was sent to the remote.
     let sent = SentBytes()
+    let costly = Lock(CostlyReports())
     private let state: Lock<State>
 
     init(

@@ -6,6 +6,13 @@ internal import Policy
 
 /// The queues of what may start.
 extension Scheduler {
+    /// Where a row stands among others that may start.
+    func place(of row: ScheduledRow, stamp: UInt64, now: Timestamp) -> Place {
+        let facts = volumes[row.id.volume]?.facts ?? VolumeFacts(at: now)
+        let rank = Policy.rank(row.facts, priority: row.priority, volume: facts, now: now)
+        return Place(rank: rank, id: row.id, stamp: stamp)
+    }
+
     func hasRoom(for size: ScheduledRow.Size) -> Bool {
         let other: ScheduledRow.Size = size == .small ? .large : .small
         let mine = running.values.count { $0.size == size }

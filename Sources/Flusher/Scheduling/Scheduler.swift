@@ -340,8 +340,7 @@ package struct Scheduler: Sendable {
         let stamp = nextStamp()
         entries[id]?.stamp = stamp
         entries[id]?.isReady = true
-        let rank = Policy.rank(row.facts, priority: row.priority, volume: volume.facts, now: now)
-        add(Place(rank: rank, id: id, stamp: stamp), row.size)
+        add(place(of: row, stamp: stamp, now: now), row.size)
         // Its place may be another one by then.
         if let turn = Policy.nextTurn(row.facts, volume: volume.facts, now: now) {
             setAlarm(id, at: turn, stamp: stamp)

@@ -45,8 +45,7 @@ package struct MultipartDriver {
     }
 
     package mutating func run() -> UploadResult {
-        context.progress.use("s3-multipart")
-        context.progress.acknowledge(machine.acknowledgedBytes)
+        context.progress.use("s3-multipart", acknowledged: machine.acknowledgedBytes)
         let inbox = inbox
         let token = context.cancellation.onCancel { inbox.update { _ in } }
         defer { context.cancellation.removeHandler(token) }

@@ -51,8 +51,7 @@ package struct ResumableDriver {
     }
 
     private mutating func drive() -> UploadResult {
-        context.progress.use("ietf-resumable")
-        context.progress.acknowledge(machine.acknowledged)
+        context.progress.use("ietf-resumable", acknowledged: machine.acknowledged)
         let known = machine.support
         defer {
             if machine.support != known { context.store.learned(.init(machine.support)) }
@@ -166,7 +165,7 @@ package struct ResumableDriver {
                 exchange,
                 informational: { status, fields in
                     guard let acknowledged = machine.informational(status, fields, url) else { return }
-                    context.progress.acknowledge(acknowledged)
+                    context.progress.acknowledge(acknowledged, by: 1)
                 },
                 progress: { sent in
                     let ahead = offset + sent - machine.acknowledged

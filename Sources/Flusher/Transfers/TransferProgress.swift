@@ -16,6 +16,8 @@ package final class TransferProgress: Sendable {
         var troubles = 0
         /// When the first bytes went out (monotonic seconds), and what had been sent by then.
         var began: (time: Double, sent: Int64)?
+        /// Bytes handed to the network, those that are sent again too.
+        var transferred: Int64 = 0
 
         var sent: Int64 { inFlight.values.reduce(acknowledged, +) }
     }
@@ -33,6 +35,19 @@ package final class TransferProgress: Sendable {
     /// Bytes acknowledged or on their way, at most the size.
     package var sent: Int64 {
         state.withLock { min(size, $0.sent) }
+    }
+
+    /// Bytes that the remote acknowledged.
+    var acknowledged: Int64 { state.withLock { $0.acknowledged } }
+
+    /// Bytes handed to the network, those that are sent again too: never falls.
+    var transferred: Int64 { state.withLock { $0.transferred } }
+
+    /// The parts under way: their numbers, sizes, and the bytes handed to the network.
+    var parts: [(number: Int, size: Int64, sent: Int64)] {
+        state.withLock { state in
+            state.sizes.map { ($0.key, $0.value, state.inFlight[$0.key, default: 0]) }.sorted { $0.0 < $1.0 }
+        }
     }
 
     /// What the requests under way have still to send: of parts what is left of them, else all that is left.
@@ -54,8 +69,12 @@ package final class TransferProgress: Sendable {
     /// The protocol in use, once it is known.
     package var protocolName: String? { state.withLock { $0.name } }
 
-    func use(_ name: String) {
-        state.withLock { $0.name = name }
+    /// An upload by this protocol begins, or goes on behind what the remote has.
+    func use(_ name: String, acknowledged: Int64 = 0) {
+        state.withLock { state in
+            state.name = name
+            state.acknowledged = acknowledged
+        }
     }
 
     /// The remote asked for less, or did not answer in time, which is waited for in place.
@@ -75,6 +94,15 @@ package final class TransferProgress: Sendable {
         state.withLock { $0.acknowledged = bytes }
     }
 
+    /// The remote has so many bytes, the last of them by the request of `part` that goes on.
+    func acknowledge(_ bytes: Int64, by part: Int) {
+        state.withLock { state in
+            let more = max(0, bytes - state.acknowledged)
+            state.inFlight[part] = state.inFlight[part].map { max(0, $0 - more) }
+            state.acknowledged = bytes
+        }
+    }
+
     /// A part of that many bytes is about to be sent.
     func begin(_ part: Int, size: Int64) {
         state.withLock { $0.sizes[part] = size }
@@ -84,6 +112,7 @@ package final class TransferProgress: Sendable {
         state.withLock { state in
             if state.began == nil { state.began = (monotonicSeconds(), state.sent) }
             total?.add(bytes - state.inFlight[part, default: 0])
+            state.transferred += max(0, bytes - state.inFlight[part, default: 0])
             state.inFlight[part] = bytes
         }
     }

@@ -12,6 +12,8 @@ final class RunningJob: Sendable {
     private struct State {
         var path: ObjectKey
         var progress: TransferProgress?
+        /// What was handed to the network for uploads before that one.
+        var transferredBefore: Int64 = 0
         var generation: GenerationID?
     }
 
@@ -37,7 +39,17 @@ final class RunningJob: Sendable {
     /// How far the upload is, once one runs.
     var progress: TransferProgress? {
         get { state.withLock { $0.progress } }
-        set { state.withLock { $0.progress = newValue } }
+        set {
+            state.withLock { state in
+                state.transferredBefore += state.progress?.transferred ?? 0
+                state.progress = newValue
+            }
+        }
+    }
+
+    /// All bytes handed to the network by this work, those that were sent again too.
+    var transferred: Int64 {
+        state.withLock { $0.transferredBefore + ($0.progress?.transferred ?? 0) }
     }
 
     /// Whether the request in flight can be cut without doubt about what came of it.

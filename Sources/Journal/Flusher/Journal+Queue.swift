@@ -18,6 +18,8 @@ package struct JournalCounts: Hashable, Sendable {
     /// Rows that need a person.
     package var attention = 0
     package var conflicts = 0
+    /// The last change of the row that was left alone longest, of those that are not being written.
+    package var oldest: Timestamp?
 
     package init() {}
 
@@ -39,7 +41,7 @@ extension Journal {
             try tables.connection.each(
                 """
                 SELECT n.kind, count(*), sum(coalesce(g.size, length(n.target), 0)), sum(n.is_open), sum(n.is_paused),
-                    count(n.attention) FROM node n LEFT JOIN generation g ON g.id = n.generation GROUP BY n.kind
+                    count(n.attention), min(CASE n.is_open WHEN 0 THEN n.changed_at END) FROM node n LEFT JOIN generation g ON g.id = n.generation GROUP BY n.kind
                 """
             ) { row in counts.add(row) }
             let sql = "SELECT count(*) FROM conflict"
@@ -137,6 +139,7 @@ extension JournalCounts {
         open += Int(row.integer(3))
         paused += Int(row.integer(4))
         attention += Int(row.integer(5))
+        if let changed = row.optionalTime(6) { oldest = min(oldest ?? changed, changed) }
     }
 }
 
