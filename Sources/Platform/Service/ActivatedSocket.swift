@@ -13,6 +13,11 @@ package struct ActivatedSocket: Sendable, Hashable {
     /// What the manager calls it, `unknown` when it does not say.
     package let name: String
 
+    package init(number: Int32, name: String) {
+        self.number = number
+        self.name = name
+    }
+
     private static let first: Int32 = 3
     private static let limit: Int32 = 64
 
