@@ -70,6 +70,9 @@ package struct StoreError: Error, Hashable, Sendable, CustomStringConvertible {
     /// Whether the same request may succeed later without anyone changing anything.
     package var isTransient: Bool { cause == .unreachable || cause == .temporary || cause == .corrupted }
 
+    /// Whether the server says, or shows by not answering in time, that less should be asked of it at once.
+    package var isOverload: Bool { cause == .temporary && (status == nil || status == 429 || status == 503) }
+
     /// The code of errors of requests that cannot have arrived.
     package static let notSent = "NotSent"
 

@@ -267,3 +267,20 @@ def test_what_has_time_waits_for_a_busy_and_hot_machine(client, instance):
     expect_held(instance, "later", "load")
     set_machine(5, 70_000)
     expect_remote(client, "later", "now")
+
+
+def test_a_path_waits_longer_after_a_failure_than_its_volume(client, proxy, instance):
+    with open(instance.environment["MOORAGE_CONFIG"], "a") as file:
+        file.write("retry_cap = 1s\n[path *:*.slow]\nretry_base = 1m\nretry_cap = 1h\n")
+    proxy.rule("respond", method="PUT", path="/bucket/a.slow", status=507, times="all")
+    proxy.rule("respond", method="PUT", path="/bucket/a.fast", status=507, times="all")
+    mount = instance.mount("s3://bucket")
+    write_small(mount, "a.slow")
+    write_small(mount, "a.fast")
+
+    def attempts():
+        return {upload["path"]: upload["attempts"] for upload in instance.uploads()}
+
+    wait_until(lambda: attempts().get("a.slow"), PATIENCE, "a first attempt")
+    wait_until(lambda: attempts()["a.fast"] >= 4, PATIENCE, "some attempts")
+    assert attempts()["a.slow"] == 1

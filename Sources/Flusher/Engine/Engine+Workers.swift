@@ -183,7 +183,9 @@ extension Engine {
             takeInAgain(row, session)
         case .temporary, .corrupted, .protocolViolation:
             let failures = countFailure(row.volume)
-            state.inspect { $0.scheduler.noteTrouble(with: row.volume, at: monotonicSeconds()) }
+            if error.isOverload {
+                state.inspect { $0.scheduler.noteTrouble(with: row.volume, at: monotonicSeconds()) }
+            }
             // A remote that fails everything is as good as away: it is asked now and then, rows are not charged.
             if failures > 3 { lose(session, error, source: "failures") }
             record(row, session, error: error.message, attention: false, hint: error.retryAfter)

@@ -62,7 +62,8 @@ struct Volume: Sendable {
     }
 
     var settings: PolicySettings {
-        PolicySettings(quietPeriod: session.description.quietPeriod, longestBackoff: rules.conditions[0].retryCap)
+        let longest = rules.conditions.map(\.retryCap).max() ?? 300
+        return PolicySettings(quietPeriod: session.description.quietPeriod, longestBackoff: longest)
     }
 
     /// Makes sure that a remote that is away is asked now and then: nothing else would find out that it is back.

@@ -150,7 +150,7 @@ package struct MultipartDriver {
     }
 
     private mutating func wait(_ pause: TransferPause) {
-        if pause.fault == .temporary { context.progress.noteTrouble() }
+        if lastError.isOverload { context.progress.noteTrouble() }
         guard !context.cancellation.isCancelled,
             let delay = patience.wait(pause, acknowledged: machine.acknowledgedBytes, random: .random(in: 0..<1))
         else {

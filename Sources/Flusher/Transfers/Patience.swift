@@ -50,6 +50,9 @@ struct LastError {
         return TransferFault(error)
     }
 
+    /// Whether it says that the remote has too much to do.
+    var isOverload: Bool { last?.isOverload ?? false }
+
     /// The error to report for `fault`.
     func error(_ fault: TransferFault, retryAfter: Double? = nil) -> StoreError {
         if let last, TransferFault(last) == fault { return last }

@@ -40,7 +40,7 @@ package struct PutDriver {
             case .put: action = machine.handle(put(tag))
             case .verifyTarget: action = machine.handle(verify(tag))
             case .wait(let pause):
-                if pause.fault == .temporary { context.progress.noteTrouble() }
+                if lastError.isOverload { context.progress.noteTrouble() }
                 guard let delay = patience.wait(pause, acknowledged: 0, random: .random(in: 0..<1)),
                     context.cancellation.sleep(delay)
                 else { return .failed(lastError.error(pause.fault, retryAfter: pause.retryAfter)) }

@@ -90,7 +90,7 @@ package struct ResumableDriver {
         case .wait(let pause):
             try context.recorder.acknowledged(machine.acknowledged)
             let acknowledged = machine.acknowledged
-            if pause.fault == .temporary { context.progress.noteTrouble() }
+            if lastError.isOverload { context.progress.noteTrouble() }
             guard let delay = patience.wait(pause, acknowledged: acknowledged, random: .random(in: 0..<1)),
                 context.cancellation.sleep(delay)
             else { return .result(.failed(lastError.error(pause.fault, retryAfter: pause.retryAfter))) }
