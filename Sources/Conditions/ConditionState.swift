@@ -81,6 +81,9 @@ package struct ConditionState: Sendable {
         }
     }
 
+    /// The machine's connections with others are not what they were.
+    package mutating func noteNetworkChange() { known.networkChanges += 1 }
+
     /// Lets time pass.
     package mutating func advance(to now: Moment) {
         metered.advance(to: now)

@@ -37,6 +37,7 @@ final class WatchLoop {
     private var failures = 0
     private var kernelDueAt = 0.0
     private var kernelAskedAt = -1.0
+    private var picture: NetworkPicture?
 
     /// Where our traffic leaves, as the kernel said last.
     private final class Way {
@@ -79,6 +80,9 @@ final class WatchLoop {
         kernelDueAt = kernelAskedAt + Self.longestPause
         state.observe(.route(RouteReader.read()), at: .now)
         state.observe(.supplies(supplies.read()), at: .now)
+        let picture = NetworkPicture()
+        if picture != self.picture { state.noteNetworkChange() }
+        self.picture = picture
         let interface = RouteReader.interface()
         guard interface != way.interface else { return }
         way.interface = interface

@@ -29,6 +29,8 @@ extension ActiveTransfer {
             // libcurl compares whole seconds, and one as old as that may still be used.
             set(CURLOPT_MAXLIFETIME_CONN, Int(oldestConnection) - 1)
         }
+        // Another network may have other addresses for a name.
+        set(CURLOPT_DNS_CACHE_TIMEOUT, Int(min(60, max(0, oldestConnection))))
         setCallbacks()
         return nil
     }
@@ -101,6 +103,7 @@ extension ActiveTransfer {
             // Unacknowledged data for that long means a dead path, whatever the retransmission timer thinks.
             var limit: UInt32 = 60_000
             setsockopt(descriptor, Int32(IPPROTO_TCP), TCP_USER_TIMEOUT, &limit, socklen_t(MemoryLayout<UInt32>.size))
+            ActiveTransfer.of(context)?.gate?.sockets.note(descriptor)
             ActiveTransfer.of(context)?.gate?.boundReceiving(descriptor)
             if let transfer = ActiveTransfer.of(context), transfer.body != nil {
                 transfer.gate?.yielding.mark(descriptor, as: transfer.trafficClass)

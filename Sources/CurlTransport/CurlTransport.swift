@@ -73,10 +73,10 @@ package final class CurlTransport: Sendable {
         mailbox.post(.schedule(after: seconds, closure))
     }
 
-    /// Makes new transfers connect afresh for a few seconds: after a change of the network, or when kept
-    /// connections may be dead.
-    package func distrustConnections() {
-        mailbox.post(.distrustConnections)
+    /// The machine's network is another one than before: no kept connection is used any more, and transfers on which
+    /// nothing moves from now on are given up within a few seconds.
+    package func networkChanged() {
+        mailbox.post(.networkChanged)
     }
 
     /// Whether the caller is the transport's own thread, which must not wait for itself.

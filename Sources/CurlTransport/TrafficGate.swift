@@ -25,6 +25,7 @@ final class TrafficGate {
     /// The classes of those that wait, in each direction.
     private var waiting: [TrafficDirection: [UInt64: TrafficClass]] = [.up: [:], .down: [:]]
     let yielding: YieldPacer
+    let sockets = SocketTable()
 
     init(_ bandwidth: SharedBandwidth?, yielding: YieldPacer) {
         self.bandwidth = bandwidth
@@ -108,8 +109,8 @@ final class TrafficGate {
     /// Takes a piece, no more than `limit`, if every bucket has something; returns how many bytes.
     private func take(_ limit: Int64, _ direction: TrafficDirection, _ kind: TrafficClass) -> Int64 {
         guard wait(direction, kind) == 0 else { return 0 }
-        let rates = [bandwidth?.rate(direction), direction == .up ? yielding.rate(kind) : nil].compactMap { $0 }
-        let count = min(limit, rates.map { TokenBucket.quantum(rate: $0) }.min() ?? limit)
+        let piece = direction == .up ? yielding.piece(kind, wanted: limit) : .max
+        let count = min(limit, piece, bandwidth?.piece(direction, kind) ?? .max)
         guard bandwidth?.take(count, direction, kind) ?? true else { return 0 }
         if direction == .up { yielding.take(count, kind) }
         return count

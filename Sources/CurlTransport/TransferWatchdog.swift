@@ -24,6 +24,19 @@ struct TransferWatchdog {
         lastActivity = startedAt
     }
 
+    /// How long nothing may move on a connection whose network has changed, in seconds.
+    private static let doubtfulTimeout = 5.0
+    /// Since when it is doubtful that the connection still leads anywhere; nil: it is not.
+    private var doubtful: Double?
+
+    /// The network has changed: what does not move from now on is taken for dead soon.
+    ///
+    /// A server that works on its answer sends nothing either; it is asked again then.
+    mutating func doubt(at now: Double) {
+        doubtful = now
+        lastActivity = min(lastActivity, now)
+    }
+
     /// A header line arrived.
     mutating func noteHeader(_ count: Int) { headerBytes += Int64(count) }
 
@@ -44,9 +57,14 @@ struct TransferWatchdog {
         }
         let count = sent + received + headerBytes
         if !hasBegun || wasHeld || count < lastCount || count - lastCount >= leastBytes {
+            // What the kernel had taken already says nothing of the way.
+            if let since = doubtful, now - since > 1, count > lastCount { doubtful = nil }
             lastCount = count
             lastActivity = now
             return nil
+        }
+        if let doubtful, now - max(doubtful, lastActivity) >= Self.doubtfulTimeout {
+            return TransferError(.timeout, "nothing moved since the network changed")
         }
         let isAnswerAwaited = !hasHead && sent >= bodyCount
         guard let limit = isAnswerAwaited ? answerTimeout : stallTimeout, now - lastActivity >= limit else {

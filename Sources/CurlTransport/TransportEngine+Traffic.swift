@@ -48,11 +48,12 @@ extension ActiveTransfer {
 
     /// The connection it uses; nil before it has one.
     var socket: Int32? {
-        var socket = curl_socket_t(-1)
-        guard moorage_curl_get_socket(handle, CURLINFO_ACTIVESOCKET, &socket) == CURLE_OK, socket >= 0 else {
-            return nil
-        }
-        return socket
+        var localPort = 0
+        var remotePort = 0
+        guard moorage_curl_get_long(handle, CURLINFO_LOCAL_PORT, &localPort) == CURLE_OK,
+            moorage_curl_get_long(handle, CURLINFO_PRIMARY_PORT, &remotePort) == CURLE_OK
+        else { return nil }
+        return gate?.sockets.find(localPort: localPort, remotePort: remotePort)
     }
 
     /// Whether it may be made to wait: what has to be complete by a certain time is counted and goes at once.

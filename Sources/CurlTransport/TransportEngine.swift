@@ -60,7 +60,7 @@ final class TransportEngine {
             switch message {
             case .start(_, _, let delegate): delegate.transferDidFinish(.failure(ended))
             case .schedule(_, let closure): closure()
-            case .cancel, .distrustConnections, .stop: break
+            case .cancel, .networkChanged, .stop: break
             }
         }
     }
@@ -106,7 +106,9 @@ final class TransportEngine {
             guard let found = active.values.first(where: { $0.transfer === transfer }) else { return }
             end(found, TransferError(.cancelled, "cancelled", bytesSent: found.bytesSent))
         case .schedule(let seconds, let closure): timers.append((monotonicSeconds() + max(0, seconds), closure))
-        case .distrustConnections: distrustConnections()
+        case .networkChanged:
+            distrustConnections()
+            for transfer in active.values { transfer.watchdog.doubt(at: AttendedClock.shared.seconds) }
         case .stop: isStopping = true
         }
     }

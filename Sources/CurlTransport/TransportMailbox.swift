@@ -13,7 +13,7 @@ final class TransportMailbox: @unchecked Sendable {
         case start(Transfer, TransferRequest, any TransferDelegate)
         case cancel(Transfer)
         case schedule(after: Double, @Sendable () -> Void)
-        case distrustConnections
+        case networkChanged
         case stop
     }
 
@@ -53,7 +53,7 @@ final class TransportMailbox: @unchecked Sendable {
         case .start(_, _, let delegate):
             delegate.transferDidFinish(.failure(TransferError(.cancelled, "the transport has ended")))
         case .schedule(_, let closure): closure()
-        case .cancel, .distrustConnections, .stop: break
+        case .cancel, .networkChanged, .stop: break
         }
     }
 

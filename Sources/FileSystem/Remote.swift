@@ -15,6 +15,8 @@ package final class Remote: RangeSource {
     private struct Circuit {
         var isOpen = false
         var isStopping = false
+        /// It is to be looked for at once.
+        var isProbeWanted = false
         /// How many calls the remote has answered.
         var answers = 0
     }
@@ -37,13 +39,22 @@ package final class Remote: RangeSource {
     /// Somebody reached the remote: calls are let through again.
     package func becameReachable() { noteAnswer() }
 
+    /// The machine's network is another one than before: a remote that was away is looked for at once.
+    package func networkChanged() {
+        circuit.update { $0.isProbeWanted = $0.isOpen }
+    }
+
     /// Starts the thread that looks for the remote while it is away.
     func startProbing() throws(SystemError) {
         try Thread.detached(name: "reach") { [self] in
             var pause = Self.shortestPause
             while let isStopping = circuit.wait(until: { $0.isStopping ? true : $0.isOpen ? false : nil }), !isStopping
             {
-                _ = circuit.wait(timeout: pause) { $0.isStopping || !$0.isOpen ? true : nil }
+                let isWanted = circuit.wait(timeout: pause) { circuit in
+                    circuit.isStopping || !circuit.isOpen || circuit.isProbeWanted ? true : nil
+                }
+                if isWanted != nil { pause = Self.shortestPause }
+                circuit.inspect { $0.isProbeWanted = false }
                 guard isUnreachable else {
                     pause = Self.shortestPause
                     continue

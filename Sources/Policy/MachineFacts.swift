@@ -76,6 +76,9 @@ package struct MachineFacts: Hashable, Sendable {
     /// Whether the machine is so hot that it is slowed down.
     package var heat: Fact<Answer>
 
+    /// How often the way to others changed since somebody looks: an interface went up or down, an address came.
+    package var networkChanges = 0
+
     /// Nothing is known.
     package init(at now: Timestamp) {
         connection = Fact("", source: "none", at: now)

@@ -125,9 +125,9 @@ private final class VolumeStores: Sendable {
         )
     }
 
-    /// Makes the requests of the next seconds connect anew.
+    /// The machine's network is another one than before, or the machine slept.
     func renewConnections() {
-        transport.withLock { $0?.distrustConnections() }
+        transport.withLock { $0 }?.networkChanged()
     }
 
     private func sharedTransport() throws(StoreError) -> CurlTransport {

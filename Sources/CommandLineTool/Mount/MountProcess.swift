@@ -4,6 +4,7 @@
 internal import Base
 internal import BlockCache
 internal import Catalog
+internal import Conditions
 internal import Configuration
 internal import Control
 internal import CurlTransport
@@ -29,7 +30,9 @@ struct MountProcess {
         let wasKnown = try prepare(places)
         let lock = try lock(places)
         defer { lock.release() }
-        let remote = try connect()
+        let watcher = NetworkWatcher()
+        defer { watcher.stop() }
+        let remote = try connect(watcher)
         let note = try check(remote, wasKnown: wasKnown)
         let journal = try openJournal(places)
         do {
@@ -129,14 +132,19 @@ struct MountProcess {
 
     // MARK: The remote
 
-    private func connect() throws(CommandFailure) -> Remote {
+    private func connect(_ watcher: NetworkWatcher) throws(CommandFailure) -> Remote {
         do {
             var configuration = volume.transportConfiguration
             configuration.bandwidth = instance.sharedBandwidth()
             let transport = try CurlTransport(configuration: configuration)
             let environment = ProcessEnvironment.all()
             let store = try volume.store(environment: environment, transport: transport, instance: instance)
-            return Remote(store: store)
+            let remote = Remote(store: store)
+            try watcher.start {
+                transport.networkChanged()
+                remote.networkChanged()
+            }
+            return remote
         } catch {
             throw CommandFailure("mount: \(request.remote): \(error)")
         }

@@ -35,10 +35,13 @@ extension Engine {
 
     /// Takes in what is known of the machine now.
     func take(_ facts: MachineFacts, isComplete: Bool) {
-        state.update { state in
+        let isOther = state.update { state in
+            let isOther = state.policy.observed.networkChanges != facts.networkChanges && state.policy.isWatched
             state.policy.observed = facts
             if isComplete { state.policy.isWatched = true }
+            return isOther
         }
+        if isOther { noteNetworkChange() }
         applyPolicy()
     }
 

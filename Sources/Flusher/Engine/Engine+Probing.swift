@@ -22,6 +22,19 @@ extension Engine {
         }
     }
 
+    /// The machine's network is another one: what did not answer is asked anew, and what stands still is given up.
+    func noteNetworkChange() {
+        Log.info("flusher", "the network has changed")
+        options.renewConnections()
+        state.update { state in
+            let now = monotonicSeconds()
+            for id in Array(state.volumes.keys) where state.volumes[id]?.facts.isOpen == false {
+                state.volumes[id]?.probes = 0
+                state.volumes[id]?.probeSoon(now)
+            }
+        }
+    }
+
     private func probe(_ id: String) {
         let claimed: (session: VolumeSession, credentials: HandedCredentials?)? = state.inspect { state in
             guard var volume = state.volumes[id] else { return nil }
@@ -35,7 +48,6 @@ extension Engine {
         let result = check(claimed.session, claimed.credentials)
         state.inspect { $0.volumes[id]?.isProbing = false }
         guard let error = result else {
-            Log.info("flusher", "\(claimed.session.description.remote) answers again")
             observe(id) { volume, now in volume.succeeded(now) }
             return
         }

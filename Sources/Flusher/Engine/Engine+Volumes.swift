@@ -232,7 +232,7 @@ extension Engine {
 
     /// Changes what is known of a volume, and looks at its rows again when a fact is another one than before.
     func observe(_ id: String, _ body: (inout Volume, Timestamp) -> Void) {
-        let change: (isNew: Bool, isOpen: Bool)? = state.inspect { state in
+        let change: (isNew: Bool, isOpen: Bool, text: String?)? = state.inspect { state in
             guard var volume = state.volumes[id] else { return nil }
             let before = volume.facts
             let now = Timestamp.now()
@@ -241,12 +241,26 @@ extension Engine {
             state.volumes[id] = volume
             guard !before.says(as: volume.facts) else { return nil }
             state.scheduler.setFacts(volume.facts, settings: volume.settings, of: id, now: now)
-            return (before.isOpen != volume.facts.isOpen, volume.facts.isOpen)
+            return (before.isOpen != volume.facts.isOpen, volume.facts.isOpen, volume.event(before))
         }
         guard let change else { return }
+        if let text = change.text { Log.notice("flusher", text) }
         // Rows may have become ready: the workers look again.
         state.update { _ in }
         if change.isNew { publish(.reachable(volume: id, isReachable: change.isOpen)) }
+    }
+}
+
+extension Volume {
+    /// The one line that is told of a change of the way to the remote; nil when it was told otherwise.
+    fileprivate func event(_ before: VolumeFacts) -> String? {
+        guard before.isOpen != facts.isOpen else { return nil }
+        let remote = session.description.remote
+        if facts.isOpen { return "\(remote): it answers again, uploads go on" }
+        let isRefused = facts.authentication.value == .refused
+        // Where the machine itself has no way out, that was told.
+        if !isRefused, facts.holds.contains(where: { $0.reason == .offline }) { return nil }
+        return "\(remote): uploads wait: \(isRefused ? "auth" : "offline")\(trouble.map { ": \($0)" } ?? "")"
     }
 }
 
