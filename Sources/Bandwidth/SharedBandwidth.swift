@@ -81,6 +81,13 @@ package final class SharedBandwidth: @unchecked Sendable {
         return bucket.wait(kind, now: Self.now())
     }
 
+    /// How many bytes a class may take in one go: more than usual after a time in which nobody came to take any.
+    package func piece(_ direction: TrafficDirection, _ kind: TrafficClass) -> Int64 {
+        guard let rate = rate(direction) else { return .max }
+        let bucket = TokenBucket(earned: moorage_atomic_load(numbers + Self.bucketIndex(direction)))
+        return max(TokenBucket.quantum(rate: rate), bucket.available(kind, rate: rate, now: Self.now()) / 2)
+    }
+
     /// Takes as many bytes if a class may take anything now; whether it did.
     package func take(_ bytes: Int64, _ direction: TrafficDirection, _ kind: TrafficClass) -> Bool {
         guard let rate = rate(direction) else { return true }

@@ -38,6 +38,12 @@ package struct TokenBucket: Hashable, Sendable {
         max(0, sound(now) + Self.reserve(kind) - now)
     }
 
+    /// How many bytes a class finds in the bucket, besides what it leaves there.
+    package func available(_ kind: TrafficClass, rate: Int64, now: Int64) -> Int64 {
+        let time = min(Self.burst, now - sound(now)) - Self.reserve(kind)
+        return time > 0 ? Int64(Double(time) / 1e9 * Double(max(Self.lowestRate, rate))) : 0
+    }
+
     /// Takes as many bytes, whatever there is: what is not there is owed.
     package mutating func take(_ bytes: Int64, rate: Int64, now: Int64) {
         let start = max(sound(now), now - Self.burst)

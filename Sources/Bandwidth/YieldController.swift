@@ -55,11 +55,11 @@ package struct YieldController: Hashable, Sendable {
 
     package init() {}
 
-    /// The delay in the queue that is aimed at, in seconds: half of the shortest round trip, from 5 to 25 ms.
+    /// The delay in the queue that is aimed at, in seconds: half of the shortest round trip, from 10 to 25 ms.
     ///
     /// RFC 6817 allows 100 ms, which is for senders that fill queues. Those that keep them short (BBR) would be pushed
     /// aside by that.
-    package static func target(shortest: Double) -> Double { min(0.025, max(0.005, shortest / 2)) }
+    package static func target(shortest: Double) -> Double { min(0.025, max(0.010, shortest / 2)) }
 
     /// Takes in a sample and sets the rate for the time until the next.
     package mutating func observe(_ sample: Sample) {

@@ -47,9 +47,6 @@ static inline CURLcode moorage_curl_get_long(CURL *_Nonnull handle, CURLINFO inf
 static inline CURLcode moorage_curl_get_offset(CURL *_Nonnull handle, CURLINFO info, curl_off_t *_Nonnull value) {
     return curl_easy_getinfo(handle, info, value);
 }
-static inline CURLcode moorage_curl_get_socket(CURL *_Nonnull handle, CURLINFO info, curl_socket_t *_Nonnull value) {
-    return curl_easy_getinfo(handle, info, value);
-}
 static inline CURLcode moorage_curl_get_pointer(
     CURL *_Nonnull handle, CURLINFO info, void *_Nullable *_Nonnull value) {
     return curl_easy_getinfo(handle, info, value);

@@ -241,6 +241,7 @@ int moorage_path_info(int fd, struct moorage_path_info *info) {
     memset(&known, 0, sizeof(known));
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &known, &size) != 0) return -1;
     info->round_trip = known.tcpi_rtt;
+    info->round_trip_deviation = known.tcpi_rttvar;
     info->shortest_round_trip = known.tcpi_min_rtt;
     info->retransmitted = known.tcpi_total_retrans;
     info->delivery_rate = known.tcpi_delivery_rate;

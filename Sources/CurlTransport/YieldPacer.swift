@@ -42,6 +42,17 @@ final class YieldPacer {
         return pause
     }
 
+    /// How many of so many bytes may go in one go.
+    ///
+    /// The pieces are small, as each is a queue for others, but for what the processor kept us from sending.
+    func piece(_ kind: TrafficClass, wanted: Int64) -> Int64 {
+        guard let rate = rate(kind) else { return .max }
+        let available = bucket.available(.interactive, rate: rate, now: SharedBandwidth.now())
+        let piece = max(TokenBucket.quantum(rate: rate / 4), available)
+        if piece < wanted { wasHeld = true }
+        return piece
+    }
+
     func take(_ bytes: Int64, _ kind: TrafficClass) {
         guard let rate = rate(kind) else { return }
         bucket.take(bytes, rate: rate, now: SharedBandwidth.now())
@@ -79,8 +90,10 @@ final class YieldPacer {
             guard let before = paths[socket], path.acknowledged > before.acknowledged else { continue }
             acknowledged += Int64(path.acknowledged - before.acknowledged)
             repeated += 1500 * Int64(path.retransmitted &- before.retransmitted)
-            let roundTrip = Double(info.round_trip) / 1e6
+            // Of what goes now and then the last packet is acknowledged late, as another might follow (RFC 9293,
+            // 3.8.6.3): then the times are far apart. In a queue all packets wait.
             let shortest = Double(min(info.shortest_round_trip, info.round_trip)) / 1e6
+            let roundTrip = max(shortest, Double(info.round_trip) / 1e6 - Double(info.round_trip_deviation) / 1e6)
             if worst.map({ roundTrip - shortest > $0.roundTrip - $0.shortest }) ?? true {
                 worst = (roundTrip, shortest)
             }

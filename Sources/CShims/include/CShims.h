@@ -89,8 +89,8 @@ int moorage_route_interface(const char *_Nonnull address);
 
 /// What TCP knows of a connection's path (tcp(7), TCP_INFO), in microseconds and bytes.
 struct moorage_path_info {
-    /// The round trip, smoothed, and the shortest seen in the last minutes.
-    uint32_t round_trip, shortest_round_trip;
+    /// The round trip, smoothed, its mean deviation from that, and the shortest seen in the last minutes.
+    uint32_t round_trip, round_trip_deviation, shortest_round_trip;
     /// Segments sent again since the connection began.
     uint32_t retransmitted;
     /// How many bytes a second arrived lately.
