@@ -38,7 +38,7 @@ package struct Timetable: Hashable, Sendable {
 
     /// The rate that counts now.
     package func rate(at now: Timestamp, in zone: some LocalClock) -> Int64? {
-        rate(atMinute: zone.secondOfWeek(at: now) / 60)
+        rate(atMinute: WallTime(now, zone).secondOfWeek / 60)
     }
 
     /// When another rate counts next; nil: never, or not within the next eight days.
@@ -49,11 +49,11 @@ package struct Timetable: Hashable, Sendable {
         let present = rate(at: now, in: zone)
         guard entries.contains(where: { $0.rate != present }) else { return nil }
         let minute: Int64 = 60
-        var low = now.seconds - Int64(zone.secondOfWeek(at: now)) % minute
+        var low = now.seconds - Int64(WallTime(now, zone).secondOfWeek) % minute
         let end = low + Int64(Self.minutesOfWeek + 24 * 60) * minute
         // Changes of the zone fall on quarters of an hour; in between the wall clock goes evenly.
         while low < end {
-            let high = low + 900 - Int64(zone.secondOfWeek(at: Timestamp(seconds: low))) % 900
+            let high = low + 900 - Int64(WallTime(Timestamp(seconds: low), zone).secondOfWeek) % 900
             if let time = firstSwitch(from: low, to: high, present, now, zone) { return time }
             low = high
         }
@@ -68,8 +68,8 @@ package struct Timetable: Hashable, Sendable {
         _ now: Timestamp,
         _ zone: some LocalClock
     ) -> Timestamp? {
-        let start = zone.secondOfWeek(at: Timestamp(seconds: low)) / 60
-        let stop = zone.secondOfWeek(at: Timestamp(seconds: high)) / 60
+        let start = WallTime(Timestamp(seconds: low), zone).secondOfWeek / 60
+        let stop = WallTime(Timestamp(seconds: high), zone).secondOfWeek / 60
         let span = (stop - start + Self.minutesOfWeek) % Self.minutesOfWeek
         let isEven = Int64(span) * 60 == high - low
         let hasEntry = entries.contains {
@@ -82,10 +82,4 @@ package struct Timetable: Hashable, Sendable {
         }
         return nil
     }
-}
-
-/// What the clock on the wall shows.
-package protocol LocalClock {
-    /// Seconds since Sunday, 00:00, local time.
-    func secondOfWeek(at time: Timestamp) -> Int
 }

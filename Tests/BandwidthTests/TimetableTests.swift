@@ -4,17 +4,8 @@
 import Bandwidth
 import Base
 import Glibc
+import Platform
 import Testing
-
-/// A wall clock so many seconds ahead of UTC.
-private struct FixedClock: LocalClock {
-    var offset: Int64 = 0
-
-    func secondOfWeek(at time: Timestamp) -> Int {
-        // The first of January 1970 was a Thursday.
-        Int((time.seconds + offset + 4 * 86_400) % (7 * 86_400))
-    }
-}
 
 @Suite struct TimetableTests {
     /// A time of 2026; July 26 is a Sunday.
@@ -87,7 +78,7 @@ private struct FixedClock: LocalClock {
         await #expect(processExitsWith: .success) {
             try Self.inZone("Europe/Berlin") {
                 let table = try #require(Timetable("02:30,1M 12:00,off"))
-                let clock = SystemClock()
+                let clock = SystemLocalClock()
                 // On 29 March at 01:00 UTC the clock goes from 2 to 3.
                 #expect(table.rate(at: Self.utc(3, 29, 0, 59), in: clock) == nil)
                 #expect(table.nextSwitch(after: Self.utc(3, 29, 0, 0), in: clock) == Self.utc(3, 29, 1, 0))
@@ -101,7 +92,7 @@ private struct FixedClock: LocalClock {
         await #expect(processExitsWith: .success) {
             try Self.inZone("Europe/Berlin") {
                 let table = try #require(Timetable("02:30,1M 12:00,off"))
-                let clock = SystemClock()
+                let clock = SystemLocalClock()
                 // On 25 October at 01:00 UTC the clock goes from 3 back to 2.
                 #expect(table.nextSwitch(after: Self.utc(10, 25, 0, 0), in: clock) == Self.utc(10, 25, 0, 30))
                 #expect(table.nextSwitch(after: Self.utc(10, 25, 0, 30), in: clock) == Self.utc(10, 25, 1, 0))
@@ -115,10 +106,10 @@ private struct FixedClock: LocalClock {
         await #expect(processExitsWith: .success) {
             let table = try #require(Timetable("08:00,1M 20:00,off"))
             let noon = Self.utc(7, 26, 12, 0)
-            Self.inZone("UTC") { #expect(table.rate(at: noon, in: SystemClock()) == 1 << 20) }
+            Self.inZone("UTC") { #expect(table.rate(at: noon, in: SystemLocalClock()) == 1 << 20) }
             Self.inZone("Asia/Tokyo") {
-                #expect(table.rate(at: noon, in: SystemClock()) == nil)
-                #expect(table.nextSwitch(after: noon, in: SystemClock()) == Self.utc(7, 26, 23, 0))
+                #expect(table.rate(at: noon, in: SystemLocalClock()) == nil)
+                #expect(table.nextSwitch(after: noon, in: SystemLocalClock()) == Self.utc(7, 26, 23, 0))
             }
         }
     }
@@ -144,7 +135,7 @@ private struct FixedClock: LocalClock {
                         continue
                     }
                     let start = Self.utc(3, 1, 0, 0).advanced(bySeconds: Double(next(300 * 86_400)))
-                    let clock = SystemClock()
+                    let clock = SystemLocalClock()
                     let now = table.rate(at: start, in: clock)
                     let found = table.nextSwitch(after: start, in: clock)
                     var expected: Timestamp?

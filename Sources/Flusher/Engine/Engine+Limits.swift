@@ -20,7 +20,7 @@ extension Engine {
         let isNews = state.inspect { $0.policy.limits.settings != settings }
         options.trafficRules.values = TrafficRules.Values(values)
         guard isNews || isDue else { return }
-        let clock = SystemClock()
+        let clock = SystemLocalClock()
         var limits = LimitState(settings: settings, computed: now)
         for direction in TrafficDirection.allCases {
             let text = values.text(direction.option) ?? "off"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
-package import Base
-
 /// What the clocks on the wall show, by which people say when uploads may go.
 package protocol LocalClock: Sendable {
     /// How far local time is ahead of UTC at a moment, in seconds.
@@ -42,6 +40,9 @@ package struct WallTime: Hashable, Sendable {
     package var weekday: Int { Self.weekday(of: day) }
 
     package static func weekday(of day: Int64) -> Int { Int(((day + 3) % 7 + 7) % 7) }
+
+    /// Seconds since the midnight with which Sunday began.
+    package var secondOfWeek: Int { (weekday + 1) % 7 * Int(Self.secondsOfDay) + Int(second) }
 
     /// The year and the month, from 1.
     package var month: (year: Int, month: Int) {

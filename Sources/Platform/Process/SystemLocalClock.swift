@@ -3,7 +3,6 @@
 
 package import Base
 internal import Glibc
-internal import Policy
 
 /// The machine's time zone, or that of `TZ`, as it is when the value is made (tzset(3)).
 package struct SystemLocalClock: LocalClock {
