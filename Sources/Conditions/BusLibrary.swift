@@ -14,6 +14,7 @@ struct BusLibrary: Sendable {
 
     let setCallTimeout: @convention(c) (Bus, UInt64) -> Int32
     let openSystem: @convention(c) (UnsafeMutablePointer<Bus?>) -> Int32
+    let openUser: @convention(c) (UnsafeMutablePointer<Bus?>) -> Int32
     let closeUnreference: @convention(c) (Bus?) -> Bus?
     let addMatch:
         @convention(c) (Bus, UnsafeMutablePointer<OpaquePointer?>?, Text, Handler, UnsafeMutableRawPointer?) -> Int32
@@ -25,6 +26,10 @@ struct BusLibrary: Sendable {
     let setAutoStart: @convention(c) (Message, Int32) -> Int32
     /// sd_bus_message_append_basic(3) of a string, which is its own argument.
     let appendText: @convention(c) (Message, CChar, Text) -> Int32
+    /// The same of a number, whose place is its argument.
+    let appendBasic: @convention(c) (Message, CChar, UnsafeRawPointer) -> Int32
+    let openContainer: @convention(c) (Message, CChar, Text) -> Int32
+    let closeContainer: @convention(c) (Message) -> Int32
     let call: @convention(c) (Bus, Message, UInt64, UnsafeMutableRawPointer?, UnsafeMutablePointer<Message?>) -> Int32
     let unreferenceMessage: @convention(c) (Message?) -> Message?
     let enterContainer: @convention(c) (Message, CChar, Text?) -> Int32
@@ -54,6 +59,7 @@ struct BusLibrary: Sendable {
     private init(_ symbols: Symbols) throws(Missing) {
         setCallTimeout = try symbols.find("set_method_call_timeout")
         openSystem = try symbols.find("open_system")
+        openUser = try symbols.find("open_user")
         closeUnreference = try symbols.find("close_unref")
         addMatch = try symbols.find("add_match")
         process = try symbols.find("process")
@@ -63,6 +69,9 @@ struct BusLibrary: Sendable {
         newMethodCall = try symbols.find("message_new_method_call")
         setAutoStart = try symbols.find("message_set_auto_start")
         appendText = try symbols.find("message_append_basic")
+        appendBasic = try symbols.find("message_append_basic")
+        openContainer = try symbols.find("message_open_container")
+        closeContainer = try symbols.find("message_close_container")
         call = try symbols.find("call")
         unreferenceMessage = try symbols.find("message_unref")
         enterContainer = try symbols.find("message_enter_container")

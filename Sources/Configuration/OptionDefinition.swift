@@ -49,6 +49,13 @@ package enum OptionName: String, Hashable, Sendable, CaseIterable {
     case maxDownloadRate = "max_download_rate"
     case yields = "yield"
     case lowEffort = "low_effort"
+    // What is told unasked.
+    case metricsListen = "metrics_listen"
+    case notifications
+    case onIdle = "on_idle"
+    case onAttention = "on_attention"
+    case beforeStart = "before_start"
+    case hookTimeout = "hook_timeout"
     // The mount.
     case readOnly = "ro"
     case noExecution = "noexec"
@@ -80,6 +87,10 @@ package enum OptionKind: Hashable, Sendable {
     case text
     /// An absolute path.
     case path
+    /// A program's absolute path and its arguments, see ``ArgumentWords``.
+    case program
+    /// See ``ListeningPlace``.
+    case loopback
     /// One of these words.
     case choice([String])
     /// A decimal number within the range, with a sign where that allows negative ones.

@@ -13,6 +13,7 @@ package enum OptionDocumentation {
         ("Uploads", [.uploadProtocol, .partSize, .quietPeriod, .lateRequests, .parallelFiles, .parallelParts]),
         ("Conditions of uploads", OptionName.conditions + OptionName.budgets + [.lowDataNetworks]),
         ("Bandwidth", OptionName.limits),
+        ("What is told unasked", OptionName.watching),
         (
             "The mount",
             [

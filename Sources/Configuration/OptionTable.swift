@@ -18,6 +18,7 @@ extension OptionName {
             .expensiveMonthly:
             scheduleDefinition
         case .maxRate, .maxDownloadRate, .yields, .lowEffort: bandwidthDefinition
+        case .metricsListen, .notifications, .onIdle, .onAttention, .beforeStart, .hookTimeout: watchingDefinition
         case .readOnly, .noExecution, .allowOther, .uid, .gid, .umask, .metadataAge, .kernelAge,
             .serverModificationTime, .readahead, .fsync, .close:
             mountDefinition
@@ -26,7 +27,7 @@ extension OptionName {
         }
     }
 
-    private func row(
+    func row(
         _ kind: OptionKind,
         _ scope: OptionScope,
         _ standard: String?,

@@ -36,6 +36,8 @@ package enum OptionValue: Hashable, Sendable {
         case .text: text.isEmpty ? nil : .text(text)
         case .rate: Timetable(text) == nil ? nil : .text(text)
         case .path: text.hasPrefix("/") && text.utf8.count < 4096 ? .text(text) : nil
+        case .program: ArgumentWords.program(text) == nil ? nil : .text(text)
+        case .loopback: ListeningPlace(text) == nil ? nil : .text(text)
         case .choice(let words): words.contains(text) ? .text(text) : nil
         case .number(let range): parseNumber(text, radix: 10, range)
         case .octal(let range): parseNumber(text, radix: 8, range)
@@ -100,6 +102,8 @@ extension OptionKind {
         case .text: "a text"
         case .path: "an absolute path"
         case .rate: "a rate such as 512K or 10M (bytes a second), off, or a timetable such as \"08:00,512K 19:00,off\""
+        case .program: "a program's absolute path and its arguments"
+        case .loopback: "a socket's absolute path, 127.0.0.1:PORT, [::1]:PORT or localhost:PORT"
         case .choice(let words): "one of " + words.joined(separator: ", ")
         case .number(let range): "a number from \(range.lowerBound) to \(range.upperBound)"
         case .octal(let range):

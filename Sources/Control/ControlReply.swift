@@ -12,12 +12,14 @@ package enum ControlReply: Codable, Sendable {
     case failed(reason: String)
     case status(report: StatusReport)
     case uploads(uploads: [UploadReport])
-    /// The uploads a verb applied to, and lines about those it could not.
-    case changed(uploads: [UploadReport], refused: [String])
+    /// The uploads a verb applied to, lines about those it could not, and the places that are paused by it, or no more.
+    case changed(uploads: [UploadReport], refused: [String], pauses: [PauseReport]?)
     case conflicts(conflicts: [ConflictReport])
     /// The conflicts that are settled now, as they were, and lines about those that are not.
     case resolved(conflicts: [ConflictReport], refused: [String])
     case policy(report: PolicyReport)
+    /// The progress of what was asked for.
+    case trees(trees: [TreeReport])
     /// How far a flush is. Several may come before `flushed`.
     case progress(progress: FlushProgress)
     /// A flush is over: `remaining` is empty on success.

@@ -17,6 +17,8 @@ package enum ControlRequest: Codable, Sendable {
     case status
     /// Answered with `uploads`; an empty selection means all.
     case uploads(selection: UploadSelection)
+    /// The progress of a selection's volumes, or paths, as trees; answered with `trees`.
+    case trees(selection: UploadSelection)
     /// A verb on uploads; answered with `changed`.
     case change(verb: UploadVerb, selection: UploadSelection)
     /// Answered with `conflicts`; an empty selection means all.

@@ -41,6 +41,8 @@ package struct UploadReport: Codable, Sendable, Hashable {
         package var until: String?
         /// More about it for people, such as what it depends on.
         package var detail: String?
+        /// What would change it, for people; told by `uploads why`.
+        package var hint: String?
 
         package init(reason: String, since: String, until: String?, detail: String? = nil) {
             self.reason = reason
@@ -55,6 +57,7 @@ package struct UploadReport: Codable, Sendable, Hashable {
             try container.encode(since, forKey: .since)
             try container.encode(until, forKey: .until)
             try container.encodeIfPresent(detail, forKey: .detail)
+            try container.encodeIfPresent(hint, forKey: .hint)
         }
     }
 
@@ -76,6 +79,8 @@ package struct UploadReport: Codable, Sendable, Hashable {
     /// Whether a cut costs less than the whole content.
     package var resumable: Bool
     package var error: String?
+    /// Nil where many are told at once.
+    package var details: UploadDetails?
 
     package init(
         id: String,
@@ -124,6 +129,7 @@ package struct UploadReport: Codable, Sendable, Hashable {
         case nextAttempt = "next_attempt"
         case resumable
         case error
+        case details
     }
 
     package func encode(to encoder: any Encoder) throws {
@@ -142,5 +148,6 @@ package struct UploadReport: Codable, Sendable, Hashable {
         try container.encode(nextAttempt, forKey: .nextAttempt)
         try container.encode(resumable, forKey: .resumable)
         try container.encode(error, forKey: .error)
+        try container.encodeIfPresent(details, forKey: .details)
     }
 }

@@ -46,6 +46,10 @@ package struct FlusherOptions: Sendable {
     package var limits = OptionValues()
     /// Which uploads stand back, for the transport.
     package var trafficRules = TrafficRules()
+    /// What is told without being asked.
+    package var watching = WatchingOptions()
+    /// The flusher's own, of which programs that it runs get a part.
+    package var environment: [String: String] = [:]
 
     package init(
         directories: Directories,

@@ -78,6 +78,8 @@ package enum FlusherProcess {
         try server.start()
         post.announce()
         engine.service.ready()
+        let metrics = serveMetrics(options, engine)
+        defer { metrics?.stop() }
         Log.notice("flusher", "ready")
         waitForEnd(options, engine, server, post, stopping)
         engine.service.stopping(within: 30)
@@ -85,6 +87,20 @@ package enum FlusherProcess {
         engine.stop(timeout: 10)
         server.stop()
         Log.notice("flusher", "ends")
+    }
+
+    /// Serves metrics where that is asked for; uploads do not depend on it.
+    private static func serveMetrics(_ options: FlusherOptions, _ engine: Engine) -> MetricsServer? {
+        guard let place = options.watching.metrics else { return nil }
+        do throws(SystemError) {
+            let server = try MetricsServer(place) { engine.metrics() }
+            try server.start()
+            Log.notice("metrics", "listening on \(server.address)")
+            return server
+        } catch {
+            Log.error("metrics", "cannot be served: \(error)")
+            return nil
+        }
     }
 
     private static func waitForEnd(

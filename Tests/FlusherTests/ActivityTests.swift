@@ -81,6 +81,17 @@ import Testing
         #expect(mark.restarts == 2)
     }
 
+    @Test func anAttemptThatFindsNothingAtTheRemoteBeginsAnew() {
+        var mark = UploadMark()
+        _ = news(&mark, look(0, 80))
+        mark.rest()
+        #expect(news(&mark, look(0, 3), look(0, 9)) == [[.restarted, .started], []])
+        #expect(mark.sent == 9 && mark.restarts == 1)
+        mark.raise(to: 20)
+        #expect(news(&mark, look(0, 15)) == [[]])
+        #expect(mark.sent == 20, "what was told once holds")
+    }
+
     @Test func otherContentIsAnotherUpload() {
         var mark = UploadMark()
         _ = news(&mark, look(40, 60), look(0, 0))

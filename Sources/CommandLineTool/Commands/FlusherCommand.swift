@@ -52,6 +52,8 @@ enum FlusherCommand {
             processFolder: ProcessEnvironment.value("MOORAGE_PROCFS") ?? "/proc",
             systemFolder: systemFolder
         )
+        options.watching = WatchingOptions(policy)
+        options.environment = ProcessEnvironment.all()
         options.conditions = try? MachineWatcher(
             systemFolder: systemFolder,
             lowDataNetworks: Set(policy.names(.lowDataNetworks))

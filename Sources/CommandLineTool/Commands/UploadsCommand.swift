@@ -12,13 +12,16 @@ enum UploadsCommand {
         flags: [
             FlagDefinition("json", nil, "print one JSON document"),
             FlagDefinition("all", nil, "every upload (pause, resume, now, cancel, retry, why), or conflict (resolve)"),
+            FlagDefinition("tree", nil, "the progress of volumes, folders, files and parts as a tree (list)"),
             FlagDefinition("keep", "WHICH", "mine, theirs or both (resolve)"),
         ],
         summary: "list what is not remote yet, and pause, hurry or cancel it",
         details:
             """
-            list            what is pending, its progress, and why it waits; what met a conflict
-            pause, resume   hold uploads; the parts sent so far are kept
+            list            what is pending, its progress, and why it waits; what met a conflict; with --tree
+                            [PATH ...] how far volumes, folders, files and parts are
+            pause, resume   hold uploads; the parts sent so far are kept. A folder or volume is held with all that comes
+                            later, until it is resumed itself; what is paused inside it stays so
             now             start without regard to quiet period, backoff, and what moorage policy show holds against it
             retry           like now, also for what needs attention
             cancel          give up the local change: the remote's content shows again
@@ -31,6 +34,9 @@ enum UploadsCommand {
     ) { arguments throws(CommandFailure) in
         let verb = arguments.operands.first ?? "list"
         let words = Array(arguments.operands.dropFirst())
+        if arguments.has("tree") {
+            return try tree(verb == "list" ? words : arguments.operands, json: arguments.has("json"))
+        }
         switch verb {
         case "resolve": return try ConflictResolution.run(arguments, words)
         case _ where arguments.has("keep"): throw .usage("uploads \(verb): --keep goes with resolve")
@@ -55,10 +61,28 @@ enum UploadsCommand {
         return 0
     }
 
+    private static func tree(_ words: [String], json: Bool) throws(CommandFailure) -> Int32 {
+        let instance = try Instance.current()
+        var trees: [TreeReport] = []
+        for selection in try selections(words, instance) {
+            guard selection.ids.isEmpty else { throw .usage("uploads --tree: name paths or remotes, not ids") }
+            guard case .trees(let found) = try instance.ask(.trees(selection: selection)) else {
+                throw .unexpectedReply
+            }
+            trees += found
+        }
+        guard json else {
+            for line in TreeText.lines(trees) { Console.line(line) }
+            return 0
+        }
+        Console.bytes(try document(TreesReport(trees: trees)))
+        return 0
+    }
+
     private static func why(_ words: [String], all: Bool, json: Bool) throws(CommandFailure) -> Int32 {
         let instance = try Instance.current()
         try requireWords(words, all, "why")
-        let uploads = try fetch(instance, try selections(words, instance))
+        let uploads = WaitingHint.adding(to: try fetch(instance, try selections(words, instance)))
         if uploads.isEmpty, !json { Console.line("nothing is pending there") }
         try show(uploads, json: json) { $0.flatMap(UploadText.explanation) }
         return 0
@@ -77,9 +101,11 @@ enum UploadsCommand {
         let notice = OverrideNotice(instance)
         var uploads: [UploadReport] = []
         var refused: [String] = []
+        var pauses: [PauseReport] = []
         for selection in selections {
             let reply = try client.ask(.change(verb: verb, selection: selection))
-            guard case .changed(let changed, let problems) = reply else { throw .unexpectedReply }
+            guard case .changed(let changed, let problems, let rules) = reply else { throw .unexpectedReply }
+            pauses += rules ?? []
             if verb == .now || verb == .retry, !changed.isEmpty { notice.print(for: selection) }
             add(changed, to: &uploads)
             refused += problems
@@ -88,9 +114,13 @@ enum UploadsCommand {
             try show(uploads, json: true) { _ in [] }
         } else {
             Console.line("\(verb.rawValue): \(counted(uploads.count, "upload"))")
+            let effect = verb == .pause ? ", and all that comes below it" : " again"
+            for rule in pauses {
+                Console.line("\(verb.rawValue): \(rule.path.isEmpty ? "the volume" : rule.path)\(effect)")
+            }
         }
         for line in refused { Console.note(line) }
-        if uploads.isEmpty, refused.isEmpty, !words.isEmpty {
+        if uploads.isEmpty, refused.isEmpty, pauses.isEmpty, !words.isEmpty {
             throw CommandFailure("uploads \(verb.rawValue): nothing is pending there; see moorage uploads")
         }
         return refused.isEmpty ? 0 : 1

@@ -47,12 +47,30 @@ enum UploadText {
         ]
     }
 
+    private static func explanation(_ details: UploadDetails, _ upload: UploadReport) -> [String] {
+        var lines = ["  \(humanBytes(details.acknowledged)) of it acknowledged by the remote"]
+        if details.bytesPerSecond > 0 {
+            let left = details.secondsLeft.map { ", \(humanSeconds($0)) left" } ?? ""
+            lines.append("  \(humanBytes(details.bytesPerSecond))/s\(left)")
+        }
+        if details.restarts > 0 { lines.append("  began anew \(details.restarts)×") }
+        let rank = details.rank.map { $0 == 0 ? ", the next in the queue" : ", \($0) before it in the queue" } ?? ""
+        lines.append("  class \(details.transferClass)\(rank)")
+        let holds = [
+            (details.holds.user, "by a person"), (details.holds.policy, "by the machine's conditions or rules"),
+        ]
+        let told = holds.filter { $0.0 > 0 }.map { "\($0.0)× \($0.1)" }
+        if !told.isEmpty { lines.append("  held \(told.joined(separator: ", "))") }
+        return lines
+    }
+
     /// The text of `uploads why`.
     static func explanation(_ upload: UploadReport) -> [String] {
         var lines = ["\(Console.oneLine(upload.path)): \(upload.state.rawValue)"]
         lines.append(
             "  \(humanBytes(upload.sent)) of \(humanBytes(upload.size)) sent by \(upload.uploadProtocol ?? "no protocol yet")"
         )
+        if let details = upload.details { lines += explanation(details, upload) }
         if let copied = upload.copied, copied > 0 {
             lines.append("  \(humanBytes(copied)) of it copied by the server from what it has")
         }
@@ -61,6 +79,7 @@ enum UploadText {
             if let until = waiting.until { text += ", until \(until)" }
             if let detail = waiting.detail { text += ": \(detail)" }
             lines.append(Console.oneLine(text))
+            if let hint = waiting.hint { lines.append("    \(hint)") }
         }
         if upload.attempts > 0 {
             lines.append("  \(counted(upload.attempts, "attempt")), next at \(upload.nextAttempt ?? "once")")

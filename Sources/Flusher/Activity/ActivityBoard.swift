@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+internal import Base
 internal import Control
 internal import Platform
 internal import Policy
@@ -64,7 +65,12 @@ final class ActivityBoard: Sendable {
             }
             for id in Set(board.volumes.keys).union(transferred.keys) {
                 let ended = board.volumes[id, default: VolumeActivity()].transferred
-                board.volumes[id, default: VolumeActivity()].meter.note(ended + transferred[id, default: 0], at: now)
+                let total = ended + transferred[id, default: 0]
+                var volume = board.volumes[id] ?? VolumeActivity()
+                volume.meter.note(total, at: now)
+                // Who ends between the two looks is seen twice for a moment: what was told holds.
+                volume.total = max(total, volume.total)
+                board.volumes[id] = volume
             }
             return result
         }
@@ -87,6 +93,24 @@ final class ActivityBoard: Sendable {
         }
     }
 
+    /// A change became remote.
+    func finished(_ volume: String, _ path: ObjectKey, size: Int64) {
+        count(volume) { volume in
+            volume.finished += 1
+            // Of very many folders the last ones are counted for the whole volume only.
+            let isKnown = volume.done[path.parent] != nil || volume.done.count < Self.limit
+            let folder = isKnown ? path.parent : .root
+            volume.done[folder, default: ProgressTree.Done()].files += 1
+            volume.done[folder, default: ProgressTree.Done()].bytes += size
+        }
+    }
+
+    /// Nothing is pending in a volume: what comes next is a new beginning.
+    func drained(_ volume: String) { count(volume) { $0.done = [:] } }
+
+    /// What became remote by folder since nothing was pending.
+    func done(in volume: String) -> [ObjectKey: ProgressTree.Done] { self.volume(volume).done }
+
     /// Notes something that is counted of a volume.
     func count(_ volume: String, _ body: (inout VolumeActivity) -> Void) {
         board.withLock { body(&$0.volumes[volume, default: VolumeActivity()]) }
@@ -94,10 +118,11 @@ final class ActivityBoard: Sendable {
 
     func volume(_ id: String) -> VolumeActivity { board.withLock { $0.volumes[id] ?? VolumeActivity() } }
 
-    /// The furthest an upload was seen, how often it began anew, and its rate.
-    func upload(_ row: RowID, at now: Double) -> (sent: Int64, restarts: Int, rate: Double?)? {
+    /// The furthest an upload was seen, which is `sent` at least, how often it began anew, and its rate.
+    func upload(_ row: RowID, sent: Int64 = 0, at now: Double) -> (sent: Int64, restarts: Int, rate: Double?)? {
         board.withLock { board in
-            board.uploads[row].map { ($0.mark.sent, $0.mark.restarts, $0.meter.rate(at: now)) }
+            board.uploads[row]?.mark.raise(to: sent)
+            return board.uploads[row].map { ($0.mark.sent, $0.mark.restarts, $0.meter.rate(at: now)) }
         }
     }
 }
@@ -108,7 +133,11 @@ struct VolumeActivity: Sendable {
     /// Bytes handed to the network by attempts that ended, those that were sent again too.
     var transferred: Int64 = 0
     /// Changes that are remote now.
+    /// The same, and what those have sent that run, by the last look.
+    var total: Int64 = 0
     var finished = 0
+    /// By folder, since nothing was pending.
+    var done: [ObjectKey: ProgressTree.Done] = [:]
     var failures = 0
     var conflicts = 0
     /// Uploads that came to need a person.

@@ -44,11 +44,11 @@ package struct UploadMark: Sendable, Hashable {
     /// Takes in a look at an upload that runs.
     package mutating func look(_ look: Look) -> [News] {
         var news: [News] = []
-        if content != look.content {
-            self = UploadMark()
-            content = look.content
-        }
-        if look.acknowledged < acknowledged {
+        if content != nil, content != look.content { self = UploadMark() }
+        content = look.content
+        // An attempt that finds nothing at the remote sends all of it again, whatever was on its way before.
+        let beginsAgain = !isRunning && look.acknowledged == 0 && sent > look.sent
+        if look.acknowledged < acknowledged || beginsAgain {
             restarts += 1
             sent = 0
             news.append(.restarted)
@@ -59,6 +59,9 @@ package struct UploadMark: Sendable, Hashable {
         sent = min(look.size, max(sent, look.sent))
         return news
     }
+
+    /// So much was told to somebody between two looks.
+    package mutating func raise(to bytes: Int64) { sent = max(sent, bytes) }
 
     /// It runs no more for now.
     package mutating func rest() { isRunning = false }

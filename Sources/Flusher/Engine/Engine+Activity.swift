@@ -122,10 +122,12 @@ extension Engine {
     func narrate(_ event: ControlEvent) {
         switch event {
         case .drained(let volume):
+            board.drained(volume)
             state.inspect { $0.volumes[volume]?.session }?.costly.withLock { $0.forget() }
             publish(.activity(event: TransferEvent(.idle, at: Timestamp.now().rfc3339, volume: volume)))
         case .changed(let volume), .reachable(let volume, _): tellGate(of: volume)
-        case .committed, .conflict, .overflow, .activity: break
+        case .activity(let activity): react(to: activity)
+        case .committed, .conflict, .overflow: break
         }
     }
 

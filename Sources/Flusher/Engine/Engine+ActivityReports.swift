@@ -78,7 +78,7 @@ extension Engine {
         let jobs = state.inspect { state in state.jobs.filter { $0.key.volume == volume }.map(\.value) }
         let reports = jobs.compactMap { job -> TransferReport? in
             guard let progress = job.progress else { return nil }
-            let seen = board.upload(job.row, at: now)
+            let seen = board.upload(job.row, sent: progress.sent, at: now)
             let sent = min(progress.size, max(progress.sent, seen?.sent ?? 0))
             let rate = seen?.rate ?? progress.rate
             return TransferReport(

@@ -34,6 +34,7 @@ final class EngineControl: ControlHandler {
             return .done
         case .status: return .status(report: engine.statusReport())
         case .uploads(let selection): return .uploads(uploads: engine.uploadReports(selection))
+        case .trees(let selection): return engine.trees(selection)
         case .change(let verb, let selection): return engine.change(verb, selection)
         case .conflicts(let selection): return .conflicts(conflicts: engine.conflictReports(selection))
         case .resolve(let keep, let selection): return engine.resolve(keep, selection)
@@ -93,6 +94,9 @@ extension Engine {
         let (rows, selectionProblems) = select(selection)
         var problems = selectionProblems
         var reports: [UploadReport] = []
+        if verb == .pause || verb == .resume {
+            return changePauses(verb == .pause, selection, rows, problems)
+        }
         for (session, nodes) in rows {
             do throws(JournalError) {
                 let changed = try apply(verb, nodes, session, &problems)
@@ -105,7 +109,30 @@ extension Engine {
             }
             publish(.changed(volume: session.id))
         }
-        return .changed(uploads: reports, refused: problems)
+        return .changed(uploads: reports, refused: problems, pauses: nil)
+    }
+
+    private func changePauses(
+        _ isPaused: Bool,
+        _ selection: UploadSelection,
+        _ rows: [(VolumeSession, [JournalNode])],
+        _ problems: [String]
+    ) -> ControlReply {
+        let known = Dictionary(rows.map { ($0.0.id, $0.1) }) { first, _ in first }
+        var (problems, reports, rules) = (problems, [UploadReport](), [PauseReport]())
+        for session in sessions(selection) {
+            do throws(JournalError) {
+                let outcome = try setPaused(isPaused, selection, known[session.id] ?? [], session)
+                problems += outcome.problems
+                rules += outcome.rules
+                reports += results(of: outcome.rows, session)
+            } catch {
+                problems.append("\(session.id): \(error)")
+                continue
+            }
+            publish(.changed(volume: session.id))
+        }
+        return .changed(uploads: reports, refused: problems, pauses: rules)
     }
 
     /// Returns the rows that the verb was carried out on.
@@ -118,11 +145,11 @@ extension Engine {
         let ids = nodes.map(\.id)
         var changed = nodes
         switch verb {
-        case .pause:
-            try session.journal.setPaused(ids, true)
-            cancelJobs(ids, session)
-        case .resume: try session.journal.setPaused(ids, false)
-        case .now, .retry: try session.journal.retryNow(ids, answeringAttention: verb == .retry)
+        // Not here: a pause is of places too.
+        case .pause, .resume: break
+        case .now, .retry:
+            try session.journal.retryNow(ids, answeringAttention: verb == .retry)
+            exempt(nodes, session)
         case .cancel:
             changed = []
             for node in nodes {

@@ -139,22 +139,23 @@ extension Engine {
         return shares.allSatisfy { share in
             if refused.contains(share.session.id) { return true }
             var held: Set<NodeID> = []
-            return share.remaining.allSatisfy { isHeld($0, share.session.journal, &held) }
+            return share.remaining.allSatisfy { isHeld($0, share.session, &held) }
         }
     }
 
     /// Whether a row waits for a person, or for another one that does; `held` are those of which that is known.
-    private func isHeld(_ node: JournalNode, _ journal: Journal, _ held: inout Set<NodeID>) -> Bool {
+    private func isHeld(_ node: JournalNode, _ session: VolumeSession, _ held: inout Set<NodeID>) -> Bool {
         var seen: Set<NodeID> = [node.id]
         var queue = [node]
         while let row = queue.popLast() {
-            if held.contains(row.id) || row.schedule.isPaused || row.schedule.attention != nil {
+            let isPaused = state.inspect { $0.isPaused(row, of: session) }
+            if held.contains(row.id) || isPaused || row.schedule.attention != nil {
                 held.insert(node.id)
                 return true
             }
-            for blocker in (try? journal.blockers(of: row)) ?? [] {
+            for blocker in (try? session.journal.blockers(of: row)) ?? [] {
                 guard let id = blocker.row, seen.insert(id).inserted else { continue }
-                if let other = (try? journal.node(id)) ?? nil { queue.append(other) }
+                if let other = (try? session.journal.node(id)) ?? nil { queue.append(other) }
             }
         }
         return false

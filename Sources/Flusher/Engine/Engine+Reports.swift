@@ -74,26 +74,36 @@ extension Engine {
     /// The uploads of a selection, in the order of the queue, the first ones if they are very many.
     func uploadReports(_ selection: UploadSelection) -> [UploadReport] {
         let rows = select(selection).rows.flatMap { session, nodes in nodes.map { (session, $0) } }
-        return rows.prefix(Self.reportLimit).map { session, node in report(node, session) }
+        return rows.prefix(Self.reportLimit).map { session, node in
+            var report = report(node, session)
+            if rows.count <= Self.detailLimit { report.details = details(node, session, report) }
+            return report
+        }
     }
 
     /// One upload as it is now.
     func report(_ node: JournalNode, _ session: VolumeSession) -> UploadReport {
         let row = RowID(volume: session.id, node: node.id.value)
-        let (job, waiting) = state.inspect { state in
-            (state.jobs[row], state.scheduler.waiting(row, now: .now()))
+        let (job, waiting, pauses) = state.inspect { state in
+            (state.jobs[row], state.scheduler.waiting(row, now: .now()), state.pauses(of: node, in: session))
         }
         var report = UploadReport(node, volume: session.id, transfer: session.transfer(of: node))
         if let job {
             report.state = .uploading
             if let progress = job.progress {
-                report.sent = max(progress.sent, board.upload(row, at: monotonicSeconds())?.sent ?? 0)
+                let sent = progress.sent
+                report.sent = max(sent, board.upload(row, sent: sent, at: monotonicSeconds())?.sent ?? 0)
                 report.uploadProtocol = progress.protocolName ?? report.uploadProtocol
             }
+        } else if report.state == .queued, !pauses.isEmpty {
+            report.state = .paused
         } else if report.state == .queued, !waiting.isEmpty {
             report.state = .waiting
         }
-        if job == nil { report.waiting = waiting.map { UploadReport.Waiting($0) } }
+        if job == nil {
+            let others = waiting.filter { $0.reason != .paused }
+            report.waiting = (pauses + others).map { UploadReport.Waiting($0) }
+        }
         noteLifetime(&report, node, session)
         return report
     }

@@ -168,7 +168,7 @@ extension Engine {
         let session = volume.session
         let sequence = try session.journal.currentSequence()
         if !isFull, sequence == volume.seen { return noteDrained(session.id) }
-        let limit = 20_000
+        let limit = 100_000
         let nodes =
             isFull
             ? try session.journal.pendingNodes(limit: limit)
@@ -288,6 +288,7 @@ extension Engine.State {
                 row.facts.needsDiskSpace = true
                 row.facts.nextAttempt = nil
             }
+            if let session = volumes[volume]?.session { row.facts.isPaused = isPaused(node, of: session) }
             scheduler.update(row, now: now)
         } else if !scheduler.isRunning(id) {
             scheduler.remove(id, now: now)

@@ -21,6 +21,10 @@ extension Engine {
     func work() {
         while let assignment = state.wait(until: { self.next(&$0) }) {
             guard let assignment = assignment else { return }
+            guard mayBegin(assignment.row, assignment.session) else {
+                takeInAgain(assignment.row, assignment.session)
+                continue
+            }
             let outcome = assignment.work.run()
             conclude(assignment.row, assignment.session, outcome)
         }
@@ -51,7 +55,7 @@ extension Engine {
         lookAtLast(job)
         switch event {
         case .committed(let volume, let path):
-            board.count(volume) { $0.finished += 1 }
+            board.finished(volume, path, size: job.progress?.size ?? 0)
             publish(.committed(volume: volume, path: path.string))
             tell(.finished, job.row, path: path) { $0.size = job.progress?.size }
         case .conflict(let volume, let path, let copy):
@@ -105,6 +109,7 @@ extension Engine {
             if node == nil {
                 state.rounds[row] = nil
                 state.refusals[row] = nil
+                state.exempt.remove(row)
             }
             state.jobs[row] = nil
             // What a person asked for is not done by one round of several; what is written anew is another thing.

@@ -38,6 +38,8 @@ final class Engine: Sendable {
         var rounds: [RowID: Int] = [:]
         /// Attempts of rows in a row that were refused, or found a local file unreadable: after some a person is asked.
         var refusals: [RowID: Int] = [:]
+        /// Rows that a person wants to go although a folder above them is paused.
+        var exempt: Set<RowID> = []
         /// Rows that found no room on the local disk: they go on when there is some, without regard to their backoff.
         var lackingSpace: Set<RowID> = []
         /// How long the machine had slept at the last look, in seconds.
@@ -54,6 +56,10 @@ final class Engine: Sendable {
     let scanning = Lock<Void>(())
     /// How uploads get on.
     let board = ActivityBoard()
+    /// The user's programs.
+    let hooks: HookRunner
+    /// The desktop, if it is to be told anything.
+    let notifier: DesktopNotifier?
     /// What was told to those who read events.
     let narration = Lock(Narration())
     private let events: Lock<EventSink>
@@ -63,6 +69,8 @@ final class Engine: Sendable {
         self.options = options
         self.makeStore = makeStore
         gate = RequestGate(limit: options.requests)
+        hooks = HookRunner(options.watching, environment: options.environment)
+        notifier = options.watching.notifies && DesktopNotification.isPossible ? DesktopNotifier() : nil
         let limits = SchedulerLimits(workers: options.workers, large: options.largeUploads)
         state = Monitor(State(scheduler: Scheduler(limits: limits), busyUntil: monotonicSeconds()))
         events = Lock(EventSink())
@@ -87,6 +95,8 @@ final class Engine: Sendable {
         try run("prober") { self.probe() }
         try run("maintenance") { self.maintain() }
         try run("activity") { self.watchActivity() }
+        try hooks.start()
+        try notifier?.start()
         for number in 1...options.workers { try run("worker-\(number)") { self.work() } }
     }
 
@@ -112,6 +122,8 @@ final class Engine: Sendable {
         options.conditions?.stop()
         defer { countSentBytes(isLast: true) }
         options.sleep?.stop()
+        hooks.stop()
+        notifier?.stop()
         for job in jobs { job.cancellation.cancel() }
         if state.wait(timeout: timeout, until: { $0.threads.isEmpty ? true : nil }) == nil {
             let left = state.inspect { $0.threads.sorted().joined(separator: ", ") }

@@ -32,6 +32,8 @@ final class VolumeSession: Sendable {
     let cache: BlockCache
     /// What of contents was sent to the remote.
     let sent = SentBytes()
+    /// The folders that a person holds back.
+    let pauses: PauseStore
     let costly = Lock(CostlyReports())
     private let state: Lock<State>
 
@@ -47,6 +49,7 @@ final class VolumeSession: Sendable {
         self.journal = journal
         self.catalog = catalog
         self.cache = cache
+        pauses = PauseStore(directory: places.state)
         // Whoever waited for an answer before us waits no more.
         try journal.doubtAllCreations()
         var initial = State()

@@ -3,10 +3,15 @@
 
 internal import ObjectStore
 internal import Platform
+internal import Synchronization
 
 /// Bounds how many requests are in flight at once, over all transfers.
 package final class RequestGate: Sendable {
     private let free: Monitor<Int>
+    private let count = Atomic<Int>(0)
+
+    /// How many requests were begun.
+    var total: Int { count.load(ordering: .relaxed) }
 
     package init(limit: Int) {
         precondition(limit >= 1, "gate of \(limit)")
@@ -28,6 +33,7 @@ package final class RequestGate: Sendable {
         }
         guard entered == true else { throw StoreError(.cancelled, "given up before the request") }
         defer { free.update { $0 += 1 } }
+        count.add(1, ordering: .relaxed)
         return try body()
     }
 }

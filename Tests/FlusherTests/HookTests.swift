@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Testing
+
+@testable import Flusher
+
+@Suite struct HookTests {
+    @Test func noSecretOfOursReachesAProgram() {
+        let ours = [
+            "PATH": "/bin", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSION_TOKEN": "t", "HOME": "/h", "http_proxy": "u:p@h",
+        ]
+        let hook = Hook.attention(volume: "v", remote: "s3://b", path: "a b", reason: "why")
+        #expect(
+            hook.environment(of: ours) == [
+                "PATH": "/bin", "HOME": "/h", "MOORAGE_EVENT": "attention", "MOORAGE_VOLUME": "v",
+                "MOORAGE_REMOTE": "s3://b", "MOORAGE_PATH": "a b", "MOORAGE_REASON": "why",
+            ]
+        )
+    }
+
+    @Test func answersAreTheDocumentedOnesAndNothingElse() {
+        #expect(StartAnswer(status: 0, output: "whatever") == .start)
+        #expect(StartAnswer(status: 10, output: "90\n") == .hold(seconds: 90))
+        #expect(StartAnswer(status: 10, output: "2h until the lecture is over\n") == .hold(seconds: 7200))
+        #expect(StartAnswer(status: 10, output: "9999d") == .hold(seconds: StartAnswer.longest))
+        #expect(StartAnswer(status: 11, output: "too large\nmore") == .refuse(reason: "before_start: too large"))
+        #expect(StartAnswer(status: 11, output: "") == .refuse(reason: "before_start refused it"))
+        for (status, output) in [(10, ""), (10, "soon"), (10, "-5"), (10, "0"), (1, ""), (127, "")] as [(Int32, String)]
+        {
+            #expect(StartAnswer(status: status, output: output) == nil)
+        }
+    }
+}
+
+@Suite struct NoticesTests {
+    @Test func whatComesTogetherIsToldTogetherAndThenNothingForAWhile() throws {
+        var notices = Notices()
+        #expect(notices.dueAt == nil)
+        for number in 0..<5 {
+            notices.note(.upload, path: "f\(number)", remote: "s3://b", at: 100 + Double(number) / 10)
+        }
+        notices.note(.conflict, path: "<b>&", remote: "s3://b", at: 101)
+        var message = notices.take(at: 101)
+        #expect(message == nil && notices.dueAt == 102)
+        message = notices.take(at: 102)
+        #expect(message?.summary == "5 uploads need attention, 1 conflict")
+        #expect(message?.body == "f0\nf1\nf2\nand 3 more\nSee: moorage uploads")
+        message = notices.take(at: 103)
+        #expect(message == nil)
+        notices.note(.conflict, path: "<b>&", remote: "s3://b", at: 110)
+        #expect(notices.dueAt == 102 + Notices.pause)
+        message = notices.take(at: 402)
+        #expect(message?.summary == "1 conflict" && message?.body == "&lt;b&gt;&amp;\nSee: moorage uploads")
+    }
+}
+
+@Suite struct MetricsTextTests {
+    @Test func textIsEscapedAsTheFormatAsks() {
+        var text = MetricsText()
+        text.add("a_total", .counter, "One\\two\nthree", [([("l", "q\"b\\n\n")], 1), ([], 0.5)])
+        text.add("none", .gauge, "Nothing", [])
+        #expect(
+            text.text == "# HELP moorage_a_total One\\\\two\\nthree\n# TYPE moorage_a_total counter\n"
+                + "moorage_a_total{l=\"q\\\"b\\\\n\\n\"} 1\nmoorage_a_total 0.5\n"
+        )
+    }
+}
