@@ -81,7 +81,7 @@ extension UploadConditions: Codable {
         case .flag: .flag(try container.decode(Bool.self, forKey: Key(name)))
         case .number, .octal, .bytes: .number(try container.decode(Int64.self, forKey: Key(name)))
         case .seconds: .seconds(try container.decode(Double.self, forKey: Key(name)))
-        case .text, .path, .choice, .window, .moment, .rate: .text(try container.decode(String.self, forKey: Key(name)))
+        default: .text(try container.decode(String.self, forKey: Key(name)))
         }
     }
 

@@ -22,7 +22,7 @@ extension Engine {
         }
         let rate = isRunning ? seen?.rate : nil
         let users = report.waiting.count { $0.reason == WaitingReason.paused.rawValue }
-        let held = Set(state.inspect { $0.volumes[session.id]?.facts.holds ?? [] }.map(\.reason.rawValue))
+        let held = Set(state.inspect { $0.holds(of: row) }.map(\.reason.rawValue))
         return UploadDetails(
             transferClass: transferClass,
             rank: rank,
@@ -40,7 +40,11 @@ extension Engine {
 extension Engine.State {
     /// By which class's rules a row goes now.
     fileprivate func transferClass(of row: RowID, in session: VolumeSession) -> String {
-        if scheduler.row(row)?.facts.isForced ?? false { return TransferClass.interactive.rawValue }
-        return rules(of: session.description).transferClass.rawValue
+        guard let work = scheduler.row(row)?.facts, let facts = volumes[row.volume]?.facts else {
+            return TransferClass.background.rawValue
+        }
+        if work.isForced { return TransferClass.interactive.rawValue }
+        let isDiscretionary = Policy.isDiscretionary(work, volume: facts, now: .now())
+        return (isDiscretionary ? TransferClass.discretionary : .background).rawValue
     }
 }

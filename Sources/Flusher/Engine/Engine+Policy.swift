@@ -300,6 +300,12 @@ extension Engine.State {
         if row.priority == 0 { row.priority = rules.priority }
     }
 
+    /// What the machine's conditions and the rules hold a row by now.
+    func holds(of row: RowID) -> [Waiting] {
+        guard let facts = volumes[row.volume]?.facts, let work = scheduler.row(row)?.facts else { return [] }
+        return Policy.holds(of: work, volume: facts, now: .now())
+    }
+
     /// Whether a running row is held now and nobody waits for it.
     func isHeld(_ row: RowID, now: Timestamp) -> Bool {
         guard let facts = volumes[row.volume]?.facts, let work = scheduler.row(row)?.facts else { return false }

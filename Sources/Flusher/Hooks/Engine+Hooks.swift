@@ -69,7 +69,8 @@ extension Engine {
         case .start: return true
         case .hold(let seconds):
             Log.info("hooks", "\(node.path): before_start holds it for \(Int(seconds)) s")
-            try session.journal.setNotBefore([node.id], Timestamp.now().advanced(bySeconds: seconds))
+            let time = Timestamp.now().advanced(bySeconds: seconds)
+            _ = try session.journal.reschedule(node.path) { $0.notBefore = time }
             return false
         case .refuse(let reason):
             Log.notice("hooks", "\(node.path): \(reason)")
