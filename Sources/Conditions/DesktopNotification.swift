@@ -17,7 +17,9 @@ package enum DesktopNotification {
         getenv("DBUS_SESSION_BUS_ADDRESS") != nil || getenv("XDG_RUNTIME_DIR") != nil
     }
 
-    /// Shows a message; false when nobody does. `body` is markup.
+    /// Shows a message; false when nobody does.
+    ///
+    /// `body` is markup.
     package static func send(summary: String, body: String) -> Bool {
         guard isPossible, let library = BusLibrary.load() else { return false }
         var bus: BusLibrary.Bus?

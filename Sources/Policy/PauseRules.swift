@@ -33,7 +33,9 @@ package struct PauseRules: Hashable, Sendable {
     /// All of them, by path.
     package var all: [Rule] { times.map { Rule(path: $0.key, since: $0.value) }.sorted { $0.path < $1.path } }
 
-    /// Holds a place; false when there are too many. One that is held stays as it is.
+    /// Holds a place; false when there are too many.
+    ///
+    /// One that is held stays as it is.
     package mutating func hold(_ path: ObjectKey, at now: Timestamp) -> Bool {
         if times[path] != nil { return true }
         guard times.count < Self.limit else { return false }

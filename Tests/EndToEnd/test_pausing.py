@@ -114,8 +114,11 @@ def test_why_tells_everything_and_what_would_change_it(instance, proxy, mount, s
     proxy.limit(up=MIB)
     write_random_file(mount / "big", 8 * MIB, seed)
     wait_until(lambda: instance.in_flight() and instance.uploads()[0]["sent"] > 2 * MIB, 30, "an upload under way")
-    running = instance.run("uploads", "why", mount / "big").stdout
-    assert "by ietf-resumable" in running and "/s, " in running and "it does not wait" in running
+    # How fast it is, is known after some looks.
+    running = wait_until(
+        lambda: "/s, " in (text := instance.run("uploads", "why", mount / "big").stdout) and text, 10, "a rate"
+    )
+    assert "by ietf-resumable" in running and "it does not wait" in running
     instance.run("policy", "set", "metered=yes", "low-data=on", "--for", "1h")
     instance.run("uploads", "pause", mount / "big")
     wait_until(lambda: reasons(instance, "big") == ["paused", "expensive", "constrained"], 20, "all reasons")

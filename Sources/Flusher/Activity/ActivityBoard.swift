@@ -85,7 +85,10 @@ final class ActivityBoard: Sendable {
     /// An attempt at a row is over; `isDone`: the row is gone with it.
     func ended(_ row: RowID, transferred: Int64, isDone: Bool) {
         board.withLock { board in
-            board.volumes[row.volume, default: VolumeActivity()].transferred += transferred
+            var volume = board.volumes[row.volume] ?? VolumeActivity()
+            volume.transferred += transferred
+            volume.total = max(volume.total, volume.transferred)
+            board.volumes[row.volume] = volume
             guard !isDone else { return board.uploads[row] = nil }
             board.uploads[row]?.before += transferred
             board.uploads[row]?.mark.rest()
@@ -133,6 +136,8 @@ struct VolumeActivity: Sendable {
     /// Bytes handed to the network by attempts that ended, those that were sent again too.
     var transferred: Int64 = 0
     /// Changes that are remote now.
+    ///
+    /// 
     /// The same, and what those have sent that run, by the last look.
     var total: Int64 = 0
     var finished = 0

@@ -100,8 +100,9 @@ extension Engine {
         for (session, nodes) in rows {
             do throws(JournalError) {
                 let changed = try apply(verb, nodes, session, &problems)
-                reread(nodes, session)
-                if verb == .now || verb == .retry { force(nodes, session) }
+                let isWish = verb == .now || verb == .retry
+                reread(nodes, session, isWish: isWish)
+                if isWish { force(nodes, session) }
                 reports += results(of: changed, session)
             } catch {
                 problems.append("\(session.id): \(error)")
@@ -177,7 +178,7 @@ extension Engine {
     }
 
     /// Reads rows anew after a change that has no place in the order of changes.
-    private func reread(_ nodes: [JournalNode], _ session: VolumeSession) {
+    private func reread(_ nodes: [JournalNode], _ session: VolumeSession, isWish: Bool) {
         for node in nodes {
             let now: JournalNode?
             do throws(JournalError) {
@@ -188,6 +189,10 @@ extension Engine {
             state.update { state in
                 if let now {
                     _ = state.take(now, of: session.id)
+                    // At once: a worker that took it between would not know that somebody asks for it.
+                    if isWish {
+                        state.scheduler.force(RowID(volume: session.id, node: node.id.value), now: .now())
+                    }
                 } else {
                     state.scheduler.remove(RowID(volume: session.id, node: node.id.value), now: .now())
                 }

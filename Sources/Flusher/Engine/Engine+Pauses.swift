@@ -61,7 +61,9 @@ extension Engine {
         outcome.rules.append(PauseReport(path: place.string, since: now.seconds))
     }
 
-    /// Lifts the pause of a place; where it has none of its own those of all below it. Returns the rows to let go.
+    /// Lifts the pause of a place; where it has none of its own those of all below it.
+    ///
+    /// Returns the rows to let go.
     private func letGo(
         _ place: ObjectKey,
         _ file: JournalNode?,

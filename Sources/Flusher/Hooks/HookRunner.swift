@@ -47,7 +47,9 @@ final class HookRunner: Sendable {
         if !isKept { Log.warning("hooks", "\(Self.limit) programs wait already: one is not run") }
     }
 
-    /// Asks the program before an upload begins; blocks. What is no answer lets it begin.
+    /// Asks the program before an upload begins; blocks.
+    ///
+    /// What is no answer lets it begin.
     func ask(_ hook: Hook) -> StartAnswer {
         let outcome = perform(hook)
         guard case .exited(let status, let output) = outcome else { return .start }
