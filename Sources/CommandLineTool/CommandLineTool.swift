@@ -12,6 +12,9 @@ package enum CommandLineTool {
     /// The version that `--version` prints.
     package static let version = "0.1.0"
 
+    /// The version that is told to flushers; tests let a program be another than it is.
+    static let comparedVersion = ProcessEnvironment.value("MOORAGE_PROGRAM_VERSION") ?? version
+
     /// The file mode mask we were started with; ours is 077 from the first use of this on.
     static let inheritedMask = umask(0o077)
 
@@ -20,6 +23,7 @@ package enum CommandLineTool {
         _ = inheritedMask
         signal(SIGPIPE, SIG_IGN)
         InheritedDescriptors.settle()
+        Log.adaptToJournal(stream: ProcessEnvironment.value("JOURNAL_STREAM"))
         protectMemory()
         let program = arguments.first.map { String($0.split(separator: "/").last ?? "") } ?? ""
         do throws(CommandFailure) {

@@ -43,7 +43,8 @@ struct Instance: Sendable {
                 stateLock: directories.stateLock,
                 socketNote: directories.socketNote,
                 serviceSocket: directories.serviceSocket
-            )
+            ),
+            version: CommandLineTool.comparedVersion
         )
     }
 

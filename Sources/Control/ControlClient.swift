@@ -17,8 +17,9 @@ package final class ControlClient: Sendable {
 
     /// Connects to the socket at `path` and agrees on the protocol's version.
     ///
-    /// `program` names the client in the flusher's log, such as `mount`.
-    package init(connectingTo path: String, program: String) throws(ControlError) {
+    /// `program` names the client in the flusher's log, such as `mount`; to a newer `version` of it an older flusher
+    /// gives way, and `.handingOver` is thrown.
+    package init(connectingTo path: String, program: String, version: String? = nil) throws(ControlError) {
         let channel: FrameChannel
         do throws(SystemError) {
             channel = FrameChannel(try UnixSocket.connect(to: path))
@@ -30,12 +31,18 @@ package final class ControlClient: Sendable {
             throw .refused("\(path) belongs to another user")
         }
         self.channel = channel
-        let hello = ControlRequest.hello(protocolVersion: ControlProtocol.version, program: program)
+        let hello = ControlRequest.hello(protocolVersion: ControlProtocol.version, program: program, version: version)
         try channel.send(try JSON.encode(ControlRequestFrame(id: 1, request: hello)))
         guard let frame = try channel.receive(timeout: 10) else { throw .timeout }
         switch try JSON.decode(ControlReplyFrame.self, from: frame).reply {
-        case .welcome(let version, _, let pid) where version == ControlProtocol.version: flusherPID = pid
-        case .welcome(let version, _, _): throw .incompatible(theirs: version)
+        case .welcome(_, _, _, true): throw .handingOver
+        case .welcome(let theirs, let name, let pid, let isEnding) where theirs == ControlProtocol.version:
+            // One that knows nothing of giving way is asked in words that it understands.
+            if isEnding == nil, let version, ProgramVersion(version) > ProgramVersion(name) {
+                throw .incompatible(theirs: theirs)
+            }
+            flusherPID = pid
+        case .welcome(let version, _, _, _): throw .incompatible(theirs: version)
         case .failed(let reason): throw .refused(reason)
         default: throw .malformed("no welcome")
         }

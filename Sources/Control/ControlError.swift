@@ -16,6 +16,8 @@ package enum ControlError: Error, CustomStringConvertible {
     case malformed(String)
     /// The flusher speaks another version of the protocol.
     case incompatible(theirs: Int)
+    /// An older flusher ends in favour of this program.
+    case handingOver
     /// The flusher refused the request, with its reason.
     case refused(String)
     /// The flusher could not be started.
@@ -44,6 +46,7 @@ package enum ControlError: Error, CustomStringConvertible {
         case .malformed(let what): "unexpected message: \(what)"
         case .incompatible(let theirs):
             "the running flusher speaks protocol \(theirs), this command \(ControlProtocol.version)"
+        case .handingOver: "the flusher of an older version is ending; try again"
         case .refused(let reason): reason
         case .notStarted(let reason): "the flusher did not start: \(reason)"
         }

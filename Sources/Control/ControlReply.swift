@@ -5,7 +5,8 @@
 ///
 /// On the wire: an object with one member, the reply's name.
 package enum ControlReply: Codable, Sendable {
-    case welcome(protocolVersion: Int, program: String, pid: Int32)
+    /// `isEnding`: it gives way to a newer program, which is to connect again; nil from one that never does.
+    case welcome(protocolVersion: Int, program: String, pid: Int32, isEnding: Bool? = nil)
     /// The request was carried out and has no other answer.
     case done
     /// The request was not carried out, and why.

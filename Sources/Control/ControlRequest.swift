@@ -5,8 +5,8 @@
 ///
 /// On the wire: an object with one member, the request's name.
 package enum ControlRequest: Codable, Sendable {
-    /// Must be the first request; the flusher answers `welcome`.
-    case hello(protocolVersion: Int, program: String)
+    /// Must be the first request; the flusher answers `welcome`, and gives way to a program of a newer `version`.
+    case hello(protocolVersion: Int, program: String, version: String? = nil)
     /// Hands over credentials, which are kept in memory only. `volume` nil: for every volume that has none of its own.
     case credentials(volume: String?, credentials: HandedCredentials)
     /// There may be new work in a volume (nil: in any), or the network may be back: look now.

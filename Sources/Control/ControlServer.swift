@@ -10,6 +10,12 @@ package protocol ControlHandler: AnyObject, Sendable {
     /// Answers one request, on the client's thread. `report` sends a `progress` reply and returns false when
     /// the client is gone. `hello` and `subscribe` never come here; `follow` does when its events may come already.
     func handle(_ request: ControlRequest, report: (FlushProgress) -> Bool) -> ControlReply
+    /// A program of this version says hello; returns whether we give way to it.
+    func greet(version: String?) -> Bool
+}
+
+extension ControlHandler {
+    package func greet(version: String?) -> Bool { false }
 }
 
 /// The flusher's end of the control protocol: a thread for each client, a bounded number of them.

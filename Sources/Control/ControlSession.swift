@@ -72,13 +72,15 @@ final class ControlSession: Sendable {
 
     private func answer(_ frame: ControlRequestFrame, isGreeted: inout Bool) throws(ControlError) {
         switch frame.request {
-        case .hello(let version, let client):
+        case .hello(let version, let client, let programVersion):
             Log.info("control", "\(client) connected, protocol \(version)")
-            isGreeted = version == ControlProtocol.version
+            let isEnding = handler.greet(version: programVersion)
+            isGreeted = version == ControlProtocol.version && !isEnding
             let welcome = ControlReply.welcome(
                 protocolVersion: ControlProtocol.version,
                 program: program,
-                pid: getpid()
+                pid: getpid(),
+                isEnding: isEnding
             )
             try send(ControlReplyFrame(id: frame.id, reply: welcome))
         case .stop:

@@ -58,10 +58,18 @@ package struct FlusherLauncher: Sendable {
     /// The program to start; nil: this one.
     private let executable: String?
     private let arguments: [String]
+    /// The version of this program; nil: whatever flusher runs will do.
+    private let version: String?
 
     /// `arguments` are those of the flusher's command line behind the program's name.
-    package init(paths: ControlPaths, executable: String? = nil, arguments: [String] = ["flusher"]) {
+    package init(
+        paths: ControlPaths,
+        executable: String? = nil,
+        arguments: [String] = ["flusher"],
+        version: String? = nil
+    ) {
         self.paths = paths
+        self.version = version
         self.executable = executable
         self.arguments = arguments
     }
@@ -70,7 +78,7 @@ package struct FlusherLauncher: Sendable {
     package func connectIfRunning(program: String) throws(ControlError) -> ControlClient? {
         for socket in paths.sockets {
             do throws(ControlError) {
-                return try ControlClient(connectingTo: socket, program: program)
+                return try ControlClient(connectingTo: socket, program: program, version: version)
             } catch {
                 if !error.isNobodyThere { throw error }
             }
@@ -80,9 +88,10 @@ package struct FlusherLauncher: Sendable {
 
     /// A connection to the flusher, which is started if need be; gives up after `timeout` seconds.
     ///
-    /// A flusher of another protocol version is asked to end, then replaced.
+    /// A flusher of another protocol version, or of an older program, is asked to end, then replaced.
     package func connect(program: String, timeout: Double = 15) throws(ControlError) -> ControlClient {
-        let end = AttendedClock.shared.seconds + timeout
+        var end = AttendedClock.shared.seconds + timeout
+        var pause = 0.02
         var child: SpawnedFlusher?
         var reason: String?
         while true {
@@ -91,14 +100,19 @@ package struct FlusherLauncher: Sendable {
             } catch {
                 // One that starts or ends just now refuses or drops a connection: try again.
                 if case .incompatible = error { stopOther() }
+                if case .handingOver = error {
+                    // It lets parts under way end, which the limit is not for.
+                    end = max(end, AttendedClock.shared.seconds + timeout)
+                    pause = 0.2
+                }
                 reason = error.description
             }
             if child == nil, !paths.isTaken { child = try spawn() }
             if let failure = child?.failure { throw .notStarted("\(failure), see \(paths.log)") }
             if child?.hasEnded == true { child = nil }
             guard AttendedClock.shared.seconds < end else { throw .notStarted(reason ?? paths.silence) }
-            let due = monotonicSeconds() + 0.02
-            usleep(20_000)
+            let due = monotonicSeconds() + pause
+            usleep(UInt32(pause * 1e6))
             AttendedClock.shared.noteWait(until: due)
         }
     }

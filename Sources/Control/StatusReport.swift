@@ -19,16 +19,20 @@ package struct StatusReport: Codable, Sendable {
 package struct FlusherReport: Codable, Sendable, Hashable {
     package var running: Bool
     package var pid: Int32?
+    /// Why uploads will not go on as one might expect, such as after a logout; nil: nothing is in the way.
+    package var warning: String?
 
-    package init(running: Bool, pid: Int32?) {
+    package init(running: Bool, pid: Int32?, warning: String? = nil) {
         self.running = running
         self.pid = pid
+        self.warning = warning
     }
 
     package func encode(to encoder: any Encoder) throws {
         var container = encoder.container(keyedBy: CodingKeys.self)
         try container.encode(running, forKey: .running)
         try container.encode(pid, forKey: .pid)
+        try container.encodeIfPresent(warning, forKey: .warning)
     }
 }
 

@@ -82,7 +82,8 @@ package enum FlusherProcess {
         defer { metrics?.stop() }
         Log.notice("flusher", "ready")
         waitForEnd(options, engine, server, post, stopping)
-        engine.service.stopping(within: 30)
+        engine.service.stopping(within: Engine.handoverPatience + 30)
+        if engine.isHandingOver { engine.windDown() }
         // A request of a client in the middle of its answer is let go first: its connection closes.
         engine.stop(timeout: 10)
         server.stop()

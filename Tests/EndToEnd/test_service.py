@@ -141,3 +141,28 @@ def test_the_units_are_sound_and_hardened(instance, folder, scope):
     assert report["installed"] and report["current"] and report["scope"] == scope
     removed = instance.run("service", "uninstall", f"--{scope}", "--directory", units).stdout
     assert removed.count("removed ") == 2 and os.listdir(units) == []
+
+
+@pytest.mark.limit(300)
+def test_an_older_flusher_gives_way_between_parts(server, proxy, instance, seed):
+    """A newer program finds an older flusher, which lets its part end; nothing is lost, and nothing sent twice."""
+    instance.configure(upload_protocol="s3-multipart", part_size="5M", parallel_parts=1)
+    mount = instance.mount("s3://bucket")
+    proxy.limit(up=4 * MIB)
+    before = server.body_bytes()
+    digest = write_random_file(mount / "big", 25 * MIB, seed)
+    wait_until(lambda: server.body_bytes() - before > 6 * MIB, 60, "a second part under way")
+    old = instance.flusher_pid()
+    # An older program is served by the flusher that runs.
+    assert instance.run("uploads", env={"MOORAGE_PROGRAM_VERSION": "0.0.9"}).stdout
+    assert instance.flusher_pid() == old
+    newer = {"MOORAGE_PROGRAM_VERSION": "99.1"}
+    assert "big" in instance.run("uploads", env=newer, timeout=120).stdout
+    new = instance.flusher_pid()
+    assert new != old and not is_alive(old)
+    with open(os.path.join(instance.directory("run"), "flusher.log"), errors="replace") as file:
+        assert "gives way to version 99.1" in file.read()
+    proxy.limit(up=64 * MIB)
+    instance.flush(timeout=60)
+    assert sha256_of_object(server.client(), "bucket", "big") == digest
+    assert server.body_bytes() - before <= 25 * MIB + 64 * 1024, "something was sent twice"

@@ -40,6 +40,7 @@ enum DoctorCommand {
             return show(findings)
         }
         findings += folders(instance.directories) + [flusher(instance)]
+        findings += [instance.lingerWarning()].compactMap { $0 }.map { Finding(verdict: .notice, text: $0) }
         findings += instance.volumes().flatMap { VolumeExamination.findings($0, instance) }
         return show(findings)
     }

@@ -38,7 +38,7 @@ enum FlusherCommand {
         var options = FlusherOptions(
             directories: instance.directories,
             exitWhenIdle: idle,
-            program: "moorage \(CommandLineTool.version)"
+            program: "moorage \(CommandLineTool.comparedVersion)"
         )
         options.service = service
         options.socket = try controlSocket(sockets)

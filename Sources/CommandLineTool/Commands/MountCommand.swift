@@ -50,6 +50,7 @@ enum MountCommand {
             directories: instance.directories
         )
         if let note = try launcher.launch() { Console.note(note) }
+        if let warning = instance.lingerWarning() { Console.note(warning) }
         return 0
     }
 

@@ -80,7 +80,7 @@ enum ServiceCommand {
             try manager.run(step)
             Console.line(manager.command(step))
         }
-        if installation.units.scope == .user, let warning = Lingering(home: .userManager).warning {
+        if installation.units.scope == .user, let warning = Lingering(home: .userManager).warning() {
             Console.note(warning)
         }
         return 0
@@ -143,7 +143,7 @@ struct ServiceReport: Encodable, Sendable {
         socketActive = isRunning && manager.isActive(ServiceUnits.socketUnitName)
         serviceActive = isRunning && manager.isActive(ServiceUnits.serviceName)
         linger = installation.units.scope == .user ? lingering.isOn : nil
-        warning = isInstalled && installation.units.scope == .user ? lingering.warning : nil
+        warning = isInstalled && installation.units.scope == .user ? lingering.warning() : nil
     }
 
     var lines: [String] {

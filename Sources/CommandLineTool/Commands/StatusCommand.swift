@@ -37,7 +37,10 @@ enum StatusCommand {
 
     /// What the flusher says, or what the journals say when none runs.
     static func report(_ instance: Instance) throws(CommandFailure) -> StatusReport {
-        if let report = try reportOfFlusher(instance) { return withMountpoints(report, instance) }
+        if var report = try reportOfFlusher(instance) {
+            report.flusher.warning = instance.lingerWarning(flusher: report.flusher.pid)
+            return withMountpoints(report, instance)
+        }
         let reports = instance.volumes().map { JournalReader.report($0, instance.directories) }
         return StatusReport(flusher: FlusherReport(running: false, pid: nil), conditions: [:], volumes: reports)
     }
@@ -46,7 +49,8 @@ enum StatusCommand {
     private static func reportOfFlusher(_ instance: Instance) throws(CommandFailure) -> StatusReport? {
         var failure = CommandFailure.unexpectedReply
         // One that is being killed may still take connections for a moment.
-        let end = monotonicSeconds() + 5
+        // A service that is just being started takes connections before it answers.
+        let end = monotonicSeconds() + 15
         for _ in 0..<20 where monotonicSeconds() < end {
             do throws(CommandFailure) {
                 guard let client = try instance.connectIfRunning() else { return nil }
@@ -77,6 +81,7 @@ enum StatusCommand {
         }
         if report.volumes.isEmpty { lines.append("no volume was mounted here yet") }
         lines.append(report.flusher.running ? "flusher running, pid \(report.flusher.pid ?? 0)" : "flusher not running")
+        lines += [report.flusher.warning].compactMap { $0.map { "  \($0)" } }
         return lines
     }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+internal import Conditions
+internal import Configuration
 internal import Glibc
 internal import Platform
 
@@ -21,9 +23,17 @@ struct Lingering: Sendable, Hashable {
     let isOn: Bool
 
     /// The one line of advice; nil when uploads go on after a logout.
-    var warning: String? {
-        guard !isOn, home != .elsewhere else { return nil }
-        return "uploads pause at logout: run loginctl enable-linger"
+    ///
+    /// `endsSessions`: a logout ends what runs in the session (KillUserProcesses), whether the user lingers or not.
+    func warning(endsSessions: () -> Bool = { LoginManager.endsSessions }) -> String? {
+        let linger = "run loginctl enable-linger"
+        switch home {
+        case .elsewhere: return nil
+        case .userManager: return isOn ? nil : "uploads pause at logout: \(linger)"
+        case .session where endsSessions():
+            return "uploads pause at logout: run moorage service install" + (isOn ? "" : ", and \(linger)")
+        case .session: return nil
+        }
     }
 
     /// How it is for a process of this user; `root` is `/`, or what stands in for it.
@@ -64,5 +74,15 @@ struct Lingering: Sendable, Hashable {
             return nil
         }
         return String(cString: name)
+    }
+}
+
+extension Instance {
+    /// Whether this user's uploads end with a logout; nil when not.
+    ///
+    /// `pid` is the flusher's; without one it would be started from here.
+    func lingerWarning(flusher pid: Int32? = nil) -> String? {
+        let holder = pid ?? FileLock.holder(of: directories.flusherLock).pid
+        return Lingering(of: holder ?? getpid()).warning()
     }
 }

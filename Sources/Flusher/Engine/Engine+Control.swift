@@ -14,11 +14,21 @@ internal import Policy
 final class EngineControl: ControlHandler {
     private let engine: Engine
     private let onStop: @Sendable () -> Void
+    private let version: ProgramVersion
 
     /// `onStop` is called when a client asks the flusher to end; it must not block.
     init(engine: Engine, onStop: @escaping @Sendable () -> Void) {
         self.engine = engine
+        version = ProgramVersion(engine.options.program)
         self.onStop = onStop
+    }
+
+    func greet(version: String?) -> Bool {
+        if let version, ProgramVersion(version) > self.version, engine.beginHandingOver() {
+            Log.notice("flusher", "gives way to version \(version)")
+            onStop()
+        }
+        return engine.isHandingOver
     }
 
     func handle(_ request: ControlRequest, report: (FlushProgress) -> Bool) -> ControlReply {

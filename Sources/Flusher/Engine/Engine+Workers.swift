@@ -33,6 +33,7 @@ extension Engine {
     /// The next assignment, nil to wait for one; the inner nil ends the worker.
     private func next(_ state: inout State) -> Assignment?? {
         if state.isStopping { return .some(nil) }
+        if state.isHandingOver { return nil }
         guard let row = state.scheduler.next(now: .now()) else { return nil }
         guard let volume = state.volumes[row.id.volume], let store = volume.session.store else {
             state.scheduler.block(row.id, on: nil, detail: "the remote is not known yet", now: .now())

@@ -30,6 +30,8 @@ final class Engine: Sendable {
         var policyAt: Double = 0
         var stressAt: Double = 0
         var isStopping = false
+        /// Nothing new is begun: a newer program is to go on.
+        var isHandingOver = false
         var policy = PolicyState()
         var busyUntil: Double
         /// The volume that maintenance is at.

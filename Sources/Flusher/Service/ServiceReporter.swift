@@ -19,7 +19,7 @@ final class ServiceReporter: Sendable {
 
     /// Clients are served from now on.
     func ready() {
-        manager?.tell(["READY=1", "STATUS=ready"], .patient)
+        manager?.tell(["READY=1"], .patient)
     }
 
     /// The flusher ends, which takes up to `seconds`.

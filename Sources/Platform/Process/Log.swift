@@ -13,6 +13,17 @@ package enum LogLevel: Int, Sendable, Comparable, CaseIterable {
     case warning
     case error
 
+    /// As syslog(3) numbers them.
+    var priority: Int {
+        switch self {
+        case .debug: 7
+        case .info: 6
+        case .notice: 5
+        case .warning: 4
+        case .error: 3
+        }
+    }
+
     package static func < (left: LogLevel, right: LogLevel) -> Bool { left.rawValue < right.rawValue }
 }
 
@@ -30,6 +41,15 @@ package enum Log {
     }
 
     private static let file = Lock<LogFile?>(nil)
+    private static let isJournal = Atomic<Bool>(false)
+
+    /// Writes lines as the journal wants them when standard error is what `stream` (JOURNAL_STREAM, systemd.exec(5))
+    /// names: it keeps time and process itself, and takes the level from the beginning of a line (sd-daemon(3)).
+    package static func adaptToJournal(stream: String?) {
+        var raw = stat()
+        guard let stream, fstat(2, &raw) == 0 else { return }
+        isJournal.store(stream == "\(raw.st_dev):\(raw.st_ino)", ordering: .relaxed)
+    }
 
     /// Keeps the log short while standard error goes to this file.
     package static func keepShort(_ file: LogFile) {
@@ -44,6 +64,18 @@ package enum Log {
     }
     package static func error(_ area: String, _ message: @autoclosure () -> String) { write(.error, area, message) }
 
+    /// A line as it is written.
+    package static func line(
+        _ level: LogLevel,
+        _ area: String,
+        _ text: String,
+        at now: Timestamp,
+        isJournal: Bool
+    ) -> String {
+        isJournal
+            ? "<\(level.priority)>\(area): \(text)\n" : "\(now.rfc3339) \(level) \(area)[\(getpid())]: \(text)\n"
+    }
+
     private static func write(_ level: LogLevel, _ area: String, _ message: () -> String) {
         guard level.rawValue >= threshold.load(ordering: .relaxed) else { return }
         // Control characters of a remote name must not forge a line or drive a terminal.
@@ -55,7 +87,9 @@ package enum Log {
         let now = Timestamp.now()
         guard let missed = repetitions.withLock({ $0.note(text, at: now) }) else { return }
         let count = missed > 0 ? " (and \(missed) times more before)" : ""
-        let line = Array("\(now.rfc3339) \(level) \(area)[\(getpid())]: \(text)\(count)\n".utf8)
+        let line = Array(
+            Self.line(level, area, text + count, at: now, isJournal: isJournal.load(ordering: .relaxed)).utf8
+        )
         _ = line.withUnsafeBytes { Glibc.write(2, $0.baseAddress, $0.count) }
         // A thread that finds another one at it has nothing to do.
         file.withLockIfAvailable { $0?.renew(2) }
