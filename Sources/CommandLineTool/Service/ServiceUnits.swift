@@ -71,6 +71,10 @@ struct ServiceUnits: Sendable, Hashable {
             "RestartSec=2",
             "WatchdogSec=60",
             "TimeoutStopSec=90",
+            // One that hangs may not even die of SIGABRT, as the watchdog wants it to.
+            "TimeoutAbortSec=20",
+            // A crash is just the end: the stack may hold a part of a secret, and takes minutes to print.
+            "Environment=SWIFT_BACKTRACE=enable=no",
             "KillMode=mixed",
             "Nice=10",
             "IOSchedulingClass=idle",
