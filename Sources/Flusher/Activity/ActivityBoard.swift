@@ -135,11 +135,9 @@ struct VolumeActivity: Sendable {
     var meter = RateMeter()
     /// Bytes handed to the network by attempts that ended, those that were sent again too.
     var transferred: Int64 = 0
-    /// Changes that are remote now.
-    ///
-    /// 
     /// The same, and what those have sent that run, by the last look.
     var total: Int64 = 0
+    /// Changes that are remote now.
     var finished = 0
     /// By folder, since nothing was pending.
     var done: [ObjectKey: ProgressTree.Done] = [:]
