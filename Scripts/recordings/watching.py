@@ -2,7 +2,9 @@
 # Copyright the Moorage authors
 """Prints the screens of `moorage status --watch`, as an independent terminal emulator draws them, with what was done between."""
 
+import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -66,8 +68,16 @@ class Recording:
             self.watch(endpoint)
         finally:
             subprocess.run([self.binary, "unmount", self.mount], env=self.environment, capture_output=True, timeout=60)
+            self.end_flusher()
             server.terminate()
             server.wait(10)
+
+    def end_flusher(self):
+        status = subprocess.run([self.binary, "status", "--json"], env=self.environment, capture_output=True, timeout=60)
+        pid = json.loads(status.stdout)["flusher"]["pid"]
+        if pid:
+            os.kill(pid, signal.SIGTERM)
+            wait_until(lambda: not os.path.exists(f"/proc/{pid}"), 30, "the end of the flusher")
 
     def watch(self, endpoint):
         self.do("mount", "s3://photos", self.mount, "-o", f"endpoint={endpoint},anonymous")
