@@ -76,10 +76,15 @@ package struct StoreError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The code of errors of requests that cannot have arrived.
     package static let notSent = "NotSent"
 
+    /// The code of errors of requests that a network answered which wants a login first: they have not arrived either.
+    package static let captivePortal = "CaptivePortal"
+
+    private var hasNotArrived: Bool { code == Self.notSent || code == Self.captivePortal }
+
     /// Whether the server may have carried the request out although this came of it.
     package var mayHaveHappened: Bool {
         switch cause {
-        case .unreachable: code != Self.notSent
+        case .unreachable: !hasNotArrived
         case .temporary: status != 503 && status != 429
         case .protocolViolation, .cancelled: true
         default: false
@@ -89,7 +94,7 @@ package struct StoreError: Error, Hashable, Sendable, CustomStringConvertible {
     /// Whether the request may be carried out later, by a server that has it and never got to tell.
     package var mayStillArrive: Bool {
         switch cause {
-        case .unreachable: code != Self.notSent
+        case .unreachable: !hasNotArrived
         // Without an answer, or with that of a gateway which has lost sight of the server behind it.
         case .temporary: status == nil || status == 502 || status == 504
         case .cancelled: true

@@ -10,6 +10,8 @@ package struct VolumeFacts: Hashable, Sendable {
         case online
         /// The last requests did not get through: a network that is away, or a server that is down.
         case offline
+        /// The network answers in its place, and wants a login first.
+        case portal = "captive-portal"
     }
 
     package enum Authentication: String, Hashable, Sendable {

@@ -72,6 +72,9 @@ package enum Policy {
         if volume.connection.value == .offline {
             reasons.append(Waiting(.offline, since: volume.connection.since))
         }
+        if volume.connection.value == .portal {
+            reasons.append(Waiting(.captivePortal, since: volume.connection.since))
+        }
         if volume.authentication.value == .refused {
             reasons.append(Waiting(.auth, since: volume.authentication.since))
         }

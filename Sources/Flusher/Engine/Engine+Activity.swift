@@ -198,6 +198,9 @@ extension Volume {
         if facts.connection.value == .offline, !reasons.contains(where: { $0.reason == .offline }) {
             reasons.append(Waiting(.offline, since: facts.connection.since))
         }
+        if facts.connection.value == .portal, !reasons.contains(where: { $0.reason == .captivePortal }) {
+            reasons.append(Waiting(.captivePortal, since: facts.connection.since, detail: trouble))
+        }
         if facts.authentication.value == .refused {
             reasons.append(Waiting(.auth, since: facts.authentication.since, detail: trouble))
         }

@@ -175,7 +175,7 @@ extension Engine {
             }
             let isOffline = ids.contains { id in
                 guard let facts = state.volumes[id]?.facts else { return false }
-                return facts.connection.value == .offline || facts.holds.contains { $0.reason == .offline }
+                return facts.isAway || facts.holds.contains { $0.reason == .offline }
             }
             return FlushProgress(
                 filesTotal: files,

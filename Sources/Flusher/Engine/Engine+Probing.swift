@@ -56,7 +56,7 @@ extension Engine {
             volume.probes += 1
             switch error.cause {
             case .authentication: volume.facts.authentication.observe(.refused, source: "probe", at: now)
-            case .unreachable, .temporary: volume.facts.connection.observe(.offline, source: "probe", at: now)
+            case .unreachable, .temporary: volume.facts.lose(error, source: "probe", at: now)
             default:
                 // It answers, if only to say no: what it says to each row is the row's affair.
                 volume.facts.connection.observe(.online, source: "probe", at: now)

@@ -260,13 +260,23 @@ extension Volume {
         let isRefused = facts.authentication.value == .refused
         // Where the machine itself has no way out, that was told.
         if !isRefused, facts.holds.contains(where: { $0.reason == .offline }) { return nil }
-        return "\(remote): uploads wait: \(isRefused ? "auth" : "offline")\(trouble.map { ": \($0)" } ?? "")"
+        return
+            "\(remote): uploads wait: \(isRefused ? "auth" : facts.connection.value.rawValue)\(trouble.map { ": \($0)" } ?? "")"
     }
 }
 
 extension VolumeFacts {
     /// Whether requests may be sent.
-    var isOpen: Bool { connection.value != .offline && authentication.value != .refused }
+    var isOpen: Bool { !isAway && authentication.value != .refused }
+
+    /// Whether nobody answers, or somebody else.
+    var isAway: Bool { connection.value == .offline || connection.value == .portal }
+
+    /// Takes in that a request did not get through.
+    mutating func lose(_ error: StoreError, source: String, at now: Timestamp) {
+        let isPortal = error.code == StoreError.captivePortal
+        connection.observe(isPortal ? .portal : .offline, source: source, at: now)
+    }
 
     /// Whether all facts have the same values as others, so that rows wait for the same reasons.
     fileprivate func says(as other: VolumeFacts) -> Bool {

@@ -216,7 +216,7 @@ extension Engine {
     private func lose(_ session: VolumeSession, _ error: StoreError, source: String) {
         Log.info("flusher", "\(session.description.remote): \(error.message)")
         observe(session.id) { volume, now in
-            volume.facts.connection.observe(.offline, source: source, at: now)
+            volume.facts.lose(error, source: source, at: now)
             volume.trouble = error.message
             if volume.probeAt == nil { volume.probeAt = max(monotonicSeconds(), volume.lastProbe + 0.2) + 0.1 }
         }

@@ -83,10 +83,23 @@ extension S3Client {
                     watch = Interruption.watch { transfer.cancel() }
                 }
             )
+            if let portal = CaptivePortal.error(
+                status: response.status,
+                fields: response.fields,
+                host: endpoint.host
+            ) {
+                // After the login the same connection would still lead to whoever answered.
+                transport.networkChanged()
+                throw portal
+            }
             noteTime(response.fields)
             return response
-        } catch {
+        } catch let error as TransferError {
             throw S3ErrorMapping.error(error)
+        } catch let error as StoreError {
+            throw error
+        } catch {
+            throw StoreError(.protocolViolation, "\(error)")
         }
     }
 }

@@ -87,6 +87,8 @@ enum S3ErrorMapping {
         case .unreachable: StoreError(.unreachable, error.message, code: StoreError.notSent)
         case .timeout: StoreError(.unreachable, error.message)
         case .connectionLost: StoreError(.temporary, "the connection broke: \(error.message)")
+        case .insecure where CaptivePortal.error(insecure: error.message) != nil:
+            CaptivePortal.error(insecure: error.message) ?? StoreError(.rejected, error.message)
         case .insecure: StoreError(.rejected, "no secure connection: \(error.message)")
         case .localInput: StoreError(.localInput, error.message)
         case .cancelled: StoreError(.cancelled, "cancelled")
