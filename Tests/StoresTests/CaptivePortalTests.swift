@@ -37,6 +37,7 @@ import Testing
         #expect(error(302, [("Location", "/elsewhere")]) == nil)
         #expect(error(200, [("Content-Type", "application/xml")]) == nil)
         #expect(error(200, []) == nil)
+        #expect(error(200, [("Content-Type", "text/html"), ("ETag", "\"1\"")]) == nil, "an object that is a page")
         #expect(error(502, [("Content-Type", "text/html")]) == nil)
         #expect(error(403, [("Content-Type", "text/html")]) == nil)
     }

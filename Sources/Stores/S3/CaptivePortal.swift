@@ -25,7 +25,10 @@ enum CaptivePortal {
             else { return nil }
             return make("it leads to \(name(target.authority))")
         case 200..<300:
-            guard fields["content-type"]?.lowercased().hasPrefix("text/html") == true else { return nil }
+            // An object may be a page too, of a server that does not name its answers: then it has its tag.
+            guard fields["content-type"]?.lowercased().hasPrefix("text/html") == true, fields["etag"] == nil else {
+                return nil
+            }
             return make("a page came in place of the server's answer")
         default: return nil
         }
