@@ -38,6 +38,10 @@ import Testing
         #expect(error(200, [("Content-Type", "application/xml")]) == nil)
         #expect(error(200, []) == nil)
         #expect(error(200, [("Content-Type", "text/html"), ("ETag", "\"1\"")]) == nil, "an object that is a page")
+        // Some servers give the type of a page to answers without content.
+        #expect(error(204, [("Content-Type", "text/html; charset=utf-8")]) == nil)
+        #expect(error(200, [("Content-Type", "text/html"), ("Content-Length", "0")]) == nil)
+        #expect(error(200, [("Content-Type", "text/html"), ("X-Amzn-RequestId", "U4x7")]) == nil)
         #expect(error(502, [("Content-Type", "text/html")]) == nil)
         #expect(error(403, [("Content-Type", "text/html")]) == nil)
     }

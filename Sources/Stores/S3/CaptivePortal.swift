@@ -9,26 +9,25 @@ internal import ObjectStore
 /// Such networks redirect to a page of theirs, or answer with it (RFC 8952, section 1); a server of S3 names each of its
 /// answers, and none of those that are not an object's content is a page.
 enum CaptivePortal {
-    /// Fields of which a server of S3 sends one with every answer of its own, redirects included.
-    private static let marks = [
-        "x-amz-request-id", "x-amz-id-2", "x-amz-bucket-region", "x-amz-error-code", "x-minio-error-code",
-    ]
+    /// How names of fields begin of which a server of S3 sends one with every answer of its own, redirects included.
+    private static let marks = ["x-amz", "x-minio"]
 
     /// The error when an answer is not the server's; `host` is the one that was asked, with its port where it has one.
     static func error(status: Int, fields: HTTPFields, host: String) -> StoreError? {
         if status == 511 { return make("it wants a login (511)") }
-        guard !marks.contains(where: { fields[$0] != nil }) else { return nil }
+        guard !isNamed(fields) else { return nil }
         switch status {
         case 300..<400:
             guard let location = fields["location"], let target = URLParts(location),
                 name(target.authority) != name(host)
             else { return nil }
             return make("it leads to \(name(target.authority))")
-        case 200..<300:
+        // The others have no content that could be a page, whatever type a server gives to nothing.
+        case 200, 203, 206:
             // An object may be a page too, of a server that does not name its answers: then it has its tag.
-            guard fields["content-type"]?.lowercased().hasPrefix("text/html") == true, fields["etag"] == nil else {
-                return nil
-            }
+            guard fields["content-type"]?.lowercased().hasPrefix("text/html") == true, fields["etag"] == nil,
+                fields["content-length"] != "0"
+            else { return nil }
             return make("a page came in place of the server's answer")
         default: return nil
         }
@@ -36,7 +35,15 @@ enum CaptivePortal {
 
     /// The error when the other side of a secure connection is somebody else, in libcurl's words.
     static func error(insecure message: String) -> StoreError? {
-        message.contains("target host name") ? make("the certificate is another host's") : nil
+        guard message.contains("target host name") else { return nil }
+        return StoreError(.unreachable, "no secure connection: \(message)", code: StoreError.captivePortal)
+    }
+
+    private static func isNamed(_ fields: HTTPFields) -> Bool {
+        fields.fields.contains { field in
+            let name = field.name.lowercased()
+            return marks.contains { name.hasPrefix($0) }
+        }
     }
 
     private static func make(_ message: String) -> StoreError {
