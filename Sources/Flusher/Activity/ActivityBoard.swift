@@ -124,7 +124,8 @@ final class ActivityBoard: Sendable {
     /// The furthest an upload was seen, which is `sent` at least, how often it began anew, and its rate.
     func upload(_ row: RowID, sent: Int64 = 0, at now: Double) -> (sent: Int64, restarts: Int, rate: Double?)? {
         board.withLock { board in
-            board.uploads[row]?.mark.raise(to: sent)
+            // What was told is remembered, before the first look too.
+            if sent > 0 { board.uploads[row, default: Upload()].mark.raise(to: sent) }
             return board.uploads[row].map { ($0.mark.sent, $0.mark.restarts, $0.meter.rate(at: now)) }
         }
     }
