@@ -78,6 +78,7 @@ extension Engine {
             }
             observe(row.volume) { volume, now in
                 volume.succeeded(now)
+                volume.relapses = 0
                 volume.work.done += 1
                 if hadLacked { volume.space.succeed() }
             }
@@ -215,10 +216,12 @@ extension Engine {
     /// The remote cannot be reached: everything waits, and it is asked now and then.
     private func lose(_ session: VolumeSession, _ error: StoreError, source: String) {
         Log.info("flusher", "\(session.description.remote): \(error.message)")
-        observe(session.id) { volume, now in
-            volume.facts.lose(error, source: source, at: now)
+        observe(session.id) { volume, time in
+            volume.facts.lose(error, source: source, at: time)
             volume.trouble = error.message
-            if volume.probeAt == nil { volume.probeAt = max(monotonicSeconds(), volume.lastProbe + 0.2) + 0.1 }
+            let now = monotonicSeconds()
+            volume.relapse(now)
+            if volume.probeAt == nil { volume.probeAt = max(now, volume.lastProbe + 0.2) + volume.pauseAfterRelapse }
         }
     }
 

@@ -33,6 +33,9 @@ struct Volume: Sendable {
     var probes = 0
     var isProbing = false
     var lastProbe: Double = 0
+    /// How often in a row it answered when asked, and was away again before any work came through.
+    var relapses = 0
+    private var lastLoss: Double = 0
     /// Failed attempts in a row, over all rows.
     var failures = 0
     var handed: HandedCredentials?
@@ -70,6 +73,19 @@ struct Volume: Sendable {
     mutating func probeIfClosed() {
         guard !facts.isOpen || session.store == nil, probeAt == nil, !isProbing else { return }
         probeSoon(monotonicSeconds())
+    }
+
+    /// Notes that the remote is away, where the last time it had answered a small request well.
+    mutating func relapse(_ now: Double) {
+        if now - lastLoss > 120 { relapses = 0 }
+        if lastProbe > lastLoss { relapses += 1 }
+        lastLoss = now
+    }
+
+    /// How long to wait before the remote is asked again: what answers small requests alone is no reason to send it
+    /// all the rest twice a second.
+    var pauseAfterRelapse: Double {
+        relapses <= 5 ? 0.1 : Backoff.delay(afterFailures: relapses - 5, longest: 30, random: .random(in: 0..<1))
     }
 
     /// Asks the remote as soon as possible, but not more often than once a second.
