@@ -13,6 +13,8 @@ enum BusValue: Hashable, Sendable {
     case double(Double)
     /// A string or an object's path.
     case text(String)
+    /// An array of bytes, such as a name in no known encoding.
+    case bytes([UInt8])
 }
 
 /// Why a question on the bus has no answer.
@@ -126,7 +128,7 @@ final class BusConnection {
         return Double(time) / 1e6
     }
 
-    /// All properties of an object's interface that have a value of a basic type.
+    /// All properties of an object's interface that have a value of a basic type, or bytes.
     func properties(
         of interface: String,
         at path: String,
@@ -219,7 +221,7 @@ struct BusReader {
     private static let entry = CChar(UInt8(ascii: "e"))
     private static let variant = CChar(UInt8(ascii: "v"))
 
-    /// A dictionary from names to variants (`a{sv}`), without the values that are no basic ones.
+    /// A dictionary from names to variants (`a{sv}`), without the values that are neither basic ones nor bytes.
     func properties() -> [String: BusValue] {
         var result: [String: BusValue] = [:]
         guard library.enterContainer(message, Self.dictionary, "{sv}") > 0 else { return result }
@@ -235,13 +237,21 @@ struct BusReader {
         var kind: CChar = 0
         var content: BusLibrary.Text?
         guard library.peekType(message, &kind, &content) > 0, kind == Self.variant, let content else { return nil }
-        guard content[0] != 0, content[1] == 0, "butdso".utf8.contains(UInt8(bitPattern: content[0])) else {
+        let type = String(cString: content)
+        guard type == "ay" || type.utf8.count == 1 && "butdso".contains(type) else {
             _ = library.skip(message, "v")
             return nil
         }
         guard library.enterContainer(message, kind, content) > 0 else { return nil }
         defer { _ = library.exitContainer(message) }
-        return value()
+        return type == "ay" ? bytes() : value()
+    }
+
+    private func bytes() -> BusValue? {
+        var start: UnsafeRawPointer?
+        var count = 0
+        guard library.readArray(message, CChar(UInt8(ascii: "y")), &start, &count) >= 0 else { return nil }
+        return .bytes([UInt8](UnsafeRawBufferPointer(start: start, count: count)))
     }
 
     /// A value of a basic type; nil at the end, and for a type that is not read.

@@ -36,6 +36,8 @@ struct BusLibrary: Sendable {
     let exitContainer: @convention(c) (Message) -> Int32
     let peekType: @convention(c) (Message, UnsafeMutablePointer<CChar>?, UnsafeMutablePointer<Text?>?) -> Int32
     let readBasic: @convention(c) (Message, CChar, UnsafeMutableRawPointer) -> Int32
+    let readArray:
+        @convention(c) (Message, CChar, UnsafeMutablePointer<UnsafeRawPointer?>, UnsafeMutablePointer<Int>) -> Int32
     let skip: @convention(c) (Message, Text?) -> Int32
 
     /// Loads the library; nil when it is not there, or lacks a function.
@@ -78,6 +80,7 @@ struct BusLibrary: Sendable {
         exitContainer = try symbols.find("message_exit_container")
         peekType = try symbols.find("message_peek_type")
         readBasic = try symbols.find("message_read_basic")
+        readArray = try symbols.find("message_read_array")
         skip = try symbols.find("message_skip")
     }
 }

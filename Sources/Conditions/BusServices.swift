@@ -73,7 +73,14 @@ extension BusService {
             let active = try? bus.properties(of: manager + ".Connection.Active", at: connection, service: manager)
         else { return }
         reading.connectionName = active.text("Id") ?? ""
+        reading.connectionID = active.text("Uuid") ?? ""
         if reading.connectionType.isEmpty { reading.connectionType = active.text("Type") ?? "" }
+        guard active.text("Type") == "802-11-wireless", let point = active.text("SpecificObject"), point != "/",
+            let properties = try? bus.properties(of: manager + ".AccessPoint", at: point, service: manager),
+            case .bytes(let name) = properties["Ssid"]
+        else { return }
+        // It has no encoding (IEEE 802.11); nearly everybody means UTF-8.
+        reading.wirelessName = String(decoding: name.prefix(32), as: UTF8.self)
     }
 
     // MARK: power

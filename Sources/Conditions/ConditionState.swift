@@ -28,7 +28,7 @@ package struct ConditionState: Sendable {
     private var externalPower: Bool?
     private var profiles: [String: MachineFacts.Profile] = [:]
 
-    /// `lowDataNetworks` names the connections over which the user wants little sent.
+    /// `lowDataNetworks` names the connections, or wireless networks, over which the user wants little sent.
     package init(
         at now: Timestamp,
         lowDataNetworks: Set<String> = [],
@@ -109,8 +109,9 @@ package struct ConditionState: Sendable {
         let source = reading == nil ? "none" : "NetworkManager"
         known.connection.observe(reading?.title ?? "", source: source, at: now.time)
         if !lowDataNetworks.isEmpty {
-            let name = reading?.connectionName ?? ""
-            let answer: MachineFacts.Answer = name.isEmpty ? .unknown : lowDataNetworks.contains(name) ? .yes : .no
+            let names = reading?.names ?? []
+            let isNamed = !names.isDisjoint(with: lowDataNetworks)
+            let answer: MachineFacts.Answer = names.isEmpty ? .unknown : isNamed ? .yes : .no
             lowData.observe(answer, source: answer == .unknown ? "none" : "low_data_networks", at: now)
         }
         metered.observe(reading?.metering ?? .unknown, source: source, at: now)

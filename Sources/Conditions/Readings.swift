@@ -13,18 +13,29 @@ package struct NetworkReading: Hashable, Sendable {
     package var connectionType: String
     /// The connection's name for people; empty when it is not known.
     package var connectionName: String
+    /// The connection's UUID; empty when it is not known.
+    package var connectionID: String
+    /// The name of the wireless network (SSID); empty when there is none.
+    package var wirelessName: String
 
     package init(
         metered: UInt32 = 0,
         connectivity: UInt32 = 0,
         connectionType: String = "",
-        connectionName: String = ""
+        connectionName: String = "",
+        connectionID: String = "",
+        wirelessName: String = ""
     ) {
         self.metered = metered
         self.connectivity = connectivity
         self.connectionType = connectionType
         self.connectionName = connectionName
+        self.connectionID = connectionID
+        self.wirelessName = wirelessName
     }
+
+    /// What people may name the network by.
+    var names: Set<String> { Set([connectionName, connectionID, wirelessName]).subtracting([""]) }
 
     /// The name and the kind, for people.
     var title: String {

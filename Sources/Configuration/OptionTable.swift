@@ -153,7 +153,7 @@ extension OptionName {
                 .flusher,
                 nil,
                 "NAMES",
-                "The NetworkManager connections over which little is to be sent, separated by commas."
+                "Over which networks little is to be sent: NetworkManager's connections by name or UUID, wireless ones by name (SSID); separated by commas."
             )
         default:
             row(.number(0...100), .policy, "20", "PERCENT", "On battery, send nothing unasked below this charge.")

@@ -74,6 +74,15 @@ import Testing
         #expect(state.facts.lowData.value == .no)
         state.observe(.network(nil), at: at(7))
         #expect(state.facts.lowData.value == .unknown && state.facts.connection.source == "none")
+        for other in [
+            NetworkReading(connectionID: "Phone"), NetworkReading(connectionName: "a", wirelessName: "Train"),
+        ] {
+            state.observe(.network(other), at: at(8))
+            #expect(state.facts.lowData.value == .yes)
+            state.observe(.network(NetworkReading(connectionName: "Home", wirelessName: "home")), at: at(9))
+            state.advance(to: at(20))
+            #expect(state.facts.lowData.value == .no)
+        }
         #expect(facts(.network(NetworkReading(connectionName: "Phone"))).lowData.source == "none", "nothing is named")
     }
 

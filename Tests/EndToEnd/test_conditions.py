@@ -251,6 +251,18 @@ def test_networks_are_low_data_by_their_names(client, instance, bus):
     assert instance.condition("connection")["value"] == "My phone (802-3-ethernet)"
     manager.update(f"{name}.Connection.Active", path, Id="'Home'")
     expect_done(instance)
+    # The same connection, found by the name of the wireless network that it is of.
+    point = "/org/freedesktop/NetworkManager/AccessPoint/1"
+    values = "{'Ssid': <b'Train'>}".replace("b'Train'", "[byte 0x54, 0x72, 0x61, 0x69, 0x6e]")
+    manager.call("org.freedesktop.DBus.Mock.AddObject", point, f"{name}.AccessPoint", values, "[]")
+    manager.call("org.freedesktop.DBus.Mock.AddProperty", f"{name}.Connection.Active", "SpecificObject",
+                 f"<objectpath '{point}'>", path=path)
+    manager.update(f"{name}.Connection.Active", path, Id="'Mobile'")
+    write_file(mount / "in the train", b"x")
+    expect_held(instance, "constrained")
+    manager.update(f"{name}.AccessPoint", point, Ssid="[byte 0x48]")
+    manager.update(f"{name}.Connection.Active", path, Id="'Mobile 2'")
+    expect_done(instance)
 
 
 def test_power_supplies_tell_without_upower(client, instance, folder):
