@@ -9,13 +9,14 @@ import time
 
 import pytest
 
-from harness.machine import PYTHON, Bus
+from harness.machine import OLD_PROFILES, PYTHON, Bus
 from harness.network import missing
 from harness.processes import run, wait_until
 from harness.trees import sha256_of_object, write_file, write_random_file
 
 MIB = 1 << 20
 UPOWERD = "/usr/libexec/upowerd"
+PROFILED = "/usr/libexec/power-profiles-daemon"
 
 MANAGER_CONFIGURATION = """[main]
 plugins=keyfile
@@ -143,4 +144,36 @@ def test_upower_says_that_the_battery_is_low(server, instance, bus, folder, stac
     wait_until(lambda: instance.holds() == ["battery"], 40, "uploads that are held")
     write_file(mount / "small", b"1")
     tell("plug")
+    wait_until(lambda: instance.pending_files() == 0, 60, "the upload to go on by itself")
+
+
+@pytest.mark.skipif(not os.path.exists(PROFILED), reason="needs power-profiles-daemon")
+def test_the_profiles_daemon_says_that_power_is_saved(server, instance, bus, stack):
+    # Whoever asks may; the profiles are of its own driver for tests, as there is no such hardware.
+    authority = bus.serve(("org.freedesktop.PolicyKit1", "/org/freedesktop/PolicyKit1/Authority"), "--template", "polkitd")
+    authority.call("org.freedesktop.DBus.Mock.AllowUnknown", "true")
+    state = "/var/lib/power-profiles-daemon"
+    os.makedirs(state, exist_ok=True)
+    daemon = subprocess.Popen(
+        ["unshare", "-m", "sh", "-c", f"mount -t tmpfs none {state} && exec {PROFILED}"],
+        env=bus.environment | {"POWER_PROFILE_DAEMON_FAKE_DRIVER": "1"},
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )
+    stack.callback(daemon.wait)
+    stack.callback(daemon.kill)
+    name, path = OLD_PROFILES
+    bus.gdbus("wait", "--timeout", "20", name)
+
+    def choose(profile):
+        words = ("org.freedesktop.DBus.Properties.Set", name, "ActiveProfile", f"<'{profile}'>")
+        bus.gdbus("call", "-d", name, "-o", path, "-m", *words)
+
+    instance.environment["DBUS_SYSTEM_BUS_ADDRESS"] = bus.address
+    mount = instance.mount("s3://bucket")
+    wait_until(lambda: instance.condition("power-profile")["value"] == "balanced", 30, "what the daemon says")
+    choose("power-saver")
+    wait_until(lambda: instance.holds() == ["power-saver"], 10, "uploads that are held")
+    write_file(mount / "small", b"1")
+    assert instance.condition("power-profile")["source"] == name
+    choose("performance")
     wait_until(lambda: instance.pending_files() == 0, 60, "the upload to go on by itself")
