@@ -349,6 +349,23 @@ import Testing
         #expect(try journal.completeDirectoryRemoval(at: "d") == .settled)
     }
 
+    @Test func rowsOfAPathAndOfAnIDAreFoundInTheOrderOfTheQueue() throws {
+        for path: ObjectKey in ["a", "d/x", "d/e/y", "d-z", "d0", "last"] { try fixture.save(path) }
+        let last = try fixture.row("last")
+        try journal.retryNow([last.id], answeringAttention: false, priority: 5)
+        #expect(try journal.pendingNodes(atOrBelow: ["d"]).map(\.path) == ["d/x", "d/e/y"])
+        #expect(
+            try journal.pendingNodes(atOrBelow: ["a", "d/e", "a"], ids: [last.id]).map(\.path) == [
+                "last", "a", "d/e/y",
+            ]
+        )
+        #expect(try journal.pendingNodes(atOrBelow: [.root]).map(\.path) == journal.pendingNodes().map(\.path))
+        #expect(try journal.pendingNodes(atOrBelow: ["none"], ids: [NodeID(999)]).isEmpty)
+        #expect(try !journal.hasOpenNodes())
+        _ = try fixture.write("open")
+        #expect(try journal.hasOpenNodes())
+    }
+
     @Test func countsAndScheduleAreKept() throws {
         let node = try fixture.save("a")
         try journal.remove(at: "b", remote: fixture.remoteFile)

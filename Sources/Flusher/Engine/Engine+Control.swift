@@ -71,9 +71,7 @@ extension Engine {
         var missing = Set(selection.ids)
         for session in sessions(selection) {
             do throws(JournalError) {
-                let nodes = try session.journal.pendingNodes(limit: 100_000).filter {
-                    selection.means($0, in: session.id)
-                }
+                let nodes = try selection.nodes(of: session)
                 for node in nodes { missing.remove(UploadReport.id(session.id, node.id)) }
                 if !nodes.isEmpty { rows.append((session, nodes)) }
             } catch {
@@ -241,6 +239,17 @@ extension Volume {
 extension UploadSelection {
     /// Whether a volume may have rows that are meant.
     func means(_ volume: String) -> Bool { volumes.isEmpty || volumes.contains(volume) }
+
+    /// The rows that are meant, in the order of the queue.
+    fileprivate func nodes(of session: VolumeSession) throws(JournalError) -> [JournalNode] {
+        guard !paths.isEmpty || !ids.isEmpty else { return try session.journal.pendingNodes(limit: 100_000) }
+        let numbers = ids.compactMap { id in id.split(separator: "-").last.flatMap { Int64($0) } }
+        let nodes = try session.journal.pendingNodes(
+            atOrBelow: paths.map { ObjectKey($0) },
+            ids: numbers.map { NodeID($0) }
+        )
+        return nodes.filter { means($0, in: session.id) }
+    }
 
     /// Whether a row is meant.
     func means(_ node: JournalNode, in volume: String) -> Bool {

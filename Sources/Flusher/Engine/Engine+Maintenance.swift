@@ -168,7 +168,7 @@ extension Engine {
 
     private func recoverLocked(_ session: VolumeSession, _ lock: borrowing FileLock) {
         do throws(JournalError) {
-            guard try session.journal.pendingNodes(limit: 100_000).contains(where: \.isOpen) else {
+            guard try session.journal.hasOpenNodes() else {
                 return state.inspect { $0.volumes[session.id]?.hasOpenRows = false }
             }
             Log.notice("flusher", "\(session.description.remote): the mount ended with open files; recovering them")

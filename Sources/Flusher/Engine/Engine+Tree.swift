@@ -26,7 +26,9 @@ extension Engine {
     }
 
     private func tree(of session: VolumeSession, below path: ObjectKey) throws(JournalError) -> TreeReport {
-        let nodes = try session.journal.pendingNodes(limit: 100_000).filter { $0.path.isInside(path) }
+        let nodes =
+            try path.isRoot
+            ? session.journal.pendingNodes(limit: 100_000) : session.journal.pendingNodes(atOrBelow: [path])
         let now = monotonicSeconds()
         // Few rows have a transfer: theirs are looked up, not each row's.
         let begun = Set(session.transfers.map(\.node))

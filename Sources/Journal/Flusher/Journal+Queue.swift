@@ -35,6 +35,35 @@ extension Journal {
         }
     }
 
+    /// The rows at or below one of `paths` and those of `ids`, in the order of ``pendingNodes(limit:)``.
+    ///
+    /// Takes as long as there are such rows, however long the queue is.
+    package func pendingNodes(
+        atOrBelow paths: [ObjectKey],
+        ids: [NodeID] = []
+    ) throws(JournalError) -> [JournalNode] {
+        let found = try snapshot { tables throws(JournalError) in
+            var found: [NodeID: JournalNode] = [:]
+            for id in ids { found[id] = try tables.node(id) }
+            for path in paths {
+                if let node = try tables.node(at: path) { found[node.id] = node }
+                for node in try tables.descendants(of: path) { found[node.id] = node }
+            }
+            return Array(found.values)
+        }
+        return found.sorted { one, other in
+            (-one.schedule.priority, one.firstSequence, one.id.value)
+                < (-other.schedule.priority, other.firstSequence, other.id.value)
+        }
+    }
+
+    /// Whether a row is being written.
+    package func hasOpenNodes() throws(JournalError) -> Bool {
+        try read { tables throws(JournalError) in
+            try tables.connection.exists("SELECT 1 FROM node WHERE is_open <> 0", [])
+        }
+    }
+
     package func counts() throws(JournalError) -> JournalCounts {
         try snapshot { tables throws(JournalError) in
             var counts = JournalCounts()
