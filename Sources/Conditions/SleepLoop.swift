@@ -25,8 +25,8 @@ final class SleepLoop {
     private var state = SleepGuard()
     private var bus: BusConnection?
     private var matches: Matches?
-    /// The descriptor that is the lock: closing it gives it back.
-    private var lock: Int32?
+    /// The descriptors that are the locks: closing them gives them back.
+    private var locks: [Int32] = []
     private var connectAt = 0.0
     private var failures = 0
 
@@ -51,7 +51,7 @@ final class SleepLoop {
         listen()
     }
 
-    /// Gives the lock back.
+    /// Gives the locks back.
     func end() {
         perform(.release)
     }
@@ -132,8 +132,8 @@ final class SleepLoop {
         switch action {
         case .inhibit(let why): inhibit(why)
         case .release:
-            if let lock { close(lock) }
-            lock = nil
+            for lock in locks { close(lock) }
+            locks = []
         case .hold(let what): onHold(what)
         case .goOn: onGoOn()
         }
@@ -142,16 +142,22 @@ final class SleepLoop {
     private func inhibit(_ why: String) {
         do throws(BusError) {
             guard let bus else { throw .noBus }
-            let new = try bus.descriptor(
-                "Inhibit",
-                ["sleep:shutdown", "Moorage", why, "delay"],
-                interface: Self.interface,
-                at: Self.path,
-                service: Self.name
-            )
-            // The new one before the old one goes: there is no moment without.
-            if let lock { close(lock) }
-            lock = new
+            // The new ones before the old ones go: there is no moment without.
+            let old = locks
+            defer { for lock in old { close(lock) } }
+            locks = []
+            // One of both at once is given to nobody without a session.
+            for what in ["sleep", "shutdown"] {
+                locks.append(
+                    try bus.descriptor(
+                        "Inhibit",
+                        [what, "Moorage", why, "delay"],
+                        interface: Self.interface,
+                        at: Self.path,
+                        service: Self.name
+                    )
+                )
+            }
         } catch {
             Log.info("conditions", "logind gives no lock: \(error)")
             perform(.release)

@@ -67,7 +67,7 @@ def test_uploads_settle_before_the_machine_sleeps_and_go_on_after(server, proxy,
     wait_until(lambda: server.body_bytes() - before > 6 * MIB, 60, "a part at the server")
     wait_until(logind.holds, 10, "an inhibitor")
     told = logind.inhibitors()
-    assert "'sleep:shutdown', 'Moorage'" in told and "MiB left" in told and "'delay'" in told
+    assert "'sleep', 'Moorage'" in told and "'shutdown', 'Moorage'" in told and "MiB left" in told and "'delay'" in told
     logind.announce("PrepareForSleep", True)
     begun = time.monotonic()
     wait_until(lambda: not logind.holds(), 10, "the inhibitor to be given back")
