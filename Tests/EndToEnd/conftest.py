@@ -29,7 +29,8 @@ from harness.settings import BINARY, PROXY  # noqa: E402
 
 # What takes longest, most of it first: begun last, one of them would keep a run that has nothing else left.
 LONG = (
-    "test_a_mount_is_what_the_model_says", "test_ten_thousand_small_files", "test_no_read_mixes_versions",
+    "test_a_mount_is_what_the_model_says", "test_the_flusher_lives_as_systemd_wants", "test_ten_thousand_small_files",
+    "test_no_read_mixes_versions",
     "test_a_second_rsync_transfers_nothing", "test_fio_finds_every_block_as_it_wrote_it",
     "test_cuts_and_kills_during_a_big_upload_cost_little", "test_a_kill_while_the_object_is_put_together_loses_nothing",
     "test_attributes_come_with_the_listing", "test_stress_ng_finds_what_is_expected",

@@ -8,7 +8,7 @@ import re
 import signal
 
 import pytest
-from harness.container import USER, Container, reason_against
+from harness.container import USER, Container, NoContainer, reason_against
 from harness.processes import run, wait_until
 from harness.settings import BINARY
 
@@ -48,7 +48,11 @@ def shared_folders():
 
 @pytest.fixture
 def container(folder, stack):
-    container = Container(os.path.join(folder, "root"), shared_folders(), SLEEP)
+    try:
+        container = Container(os.path.join(folder, "root"), shared_folders(), SLEEP)
+    except NoContainer as reason:
+        # A machine that is a container itself may not let another one be.
+        pytest.skip(str(reason))
     stack.callback(container.stop)
     container.run("mkdir", "-p", "/var/lib/bucket/bucket")
     container.write(f"{HOME[1:]}/.config/moorage/config", SETTINGS)
@@ -58,8 +62,6 @@ def container(folder, stack):
     stats = ("curl", "-sf", "http://127.0.0.1:9000/_moorage/stats")
     wait_until(lambda: container.run(*stats, check=False).returncode == 0, 60, "the server")
     return container
-
-
 
 
 class User:
@@ -176,7 +178,7 @@ def test_the_flusher_lives_as_systemd_wants(container):
     # Without lingering a logout stops it; with it, it goes on with nobody there.
     user.moorage("unmount", f"{HOME}/mnt")
     container.log_out()
-    wait_until(lambda: container.user_manager() == "inactive", 90, "the end of the user's manager")
+    wait_until(lambda: container.user_manager() in ("inactive", "failed"), 90, "the end of the user's manager")
     stopped = received(container)
     slow(container, "2mbit")
     container.run("loginctl", "enable-linger", USER)
