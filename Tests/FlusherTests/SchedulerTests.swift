@@ -59,6 +59,27 @@ import Testing
         expectStarts(&scheduler, at: 0, [3, 2, 1])
     }
 
+    /// What grows with the square of the queue takes minutes for this.
+    @Test(.timeLimit(.minutes(1))) func aLongQueueIsLetGoAtOnce() {
+        var scheduler = scheduler()
+        var facts = VolumeFacts(at: start)
+        facts.connection.observe(.offline, source: "test", at: start)
+        scheduler.setFacts(facts, settings: PolicySettings(), of: "v", now: start)
+        let count: Int64 = 100_000
+        for node in 1...count { scheduler.update(row(node, changed: Double(node - count)), now: start) }
+        expectStarts(&scheduler, at: 0, [])
+        facts.connection.observe(.online, source: "test", at: start)
+        scheduler.setFacts(facts, settings: PolicySettings(), of: "v", now: start)
+        // Places that are outdated lie before the others.
+        for node in 1...count / 2 { scheduler.update(row(node, changed: 1000), now: start) }
+        for node in count / 2 + 1...count / 2 + 500 {
+            let first = scheduler.next(now: start)?.id.node
+            #expect(first == node)
+            scheduler.finished(id(node), now: start)
+            scheduler.remove(id(node), now: start)
+        }
+    }
+
     @Test func afterASleepOldFailuresDoNotCountAndNotAllBeginAtOnce() {
         var scheduler = scheduler()
         for (node, next) in [(Int64(1), 250.0), (2, 250), (3, 1)] {

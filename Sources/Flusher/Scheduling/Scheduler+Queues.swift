@@ -32,7 +32,8 @@ extension Scheduler {
     /// The first that may start of all volumes with room.
     mutating func first(_ size: ScheduledRow.Size) -> Place? {
         var best: Place?
-        for volume in volumes.keys where hasRoom(in: volume) {
+        // The names of their own: with the dictionary held for a loop, taking one out would copy the whole heap.
+        for volume in Array(volumes.keys) where hasRoom(in: volume) {
             guard let place = first(size, of: volume) else { continue }
             best = min(best ?? place, place)
         }

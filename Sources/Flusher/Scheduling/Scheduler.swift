@@ -325,24 +325,28 @@ package struct Scheduler: Sendable {
         if let recheck = entries[id]?.recheck, recheck <= now { unlink(id) }
         guard let row = entries[id]?.row else { return }
         withdraw(id)
-        guard running[id] == nil, let volume = volumes[id.volume] else { return }
-        let reasons = Policy.reasons(row.facts, volume: volume.facts, settings: volume.settings, now: now)
+        // No copy of the whole queue: while there is one, each place that is put in would copy all others.
+        guard running[id] == nil, let facts = volumes[id.volume]?.facts, let settings = volumes[id.volume]?.settings
+        else {
+            return
+        }
+        let reasons = Policy.reasons(row.facts, volume: facts, settings: settings, now: now)
         if reasons.isEmpty {
-            makeReady(id, row, volume, now: now)
-        } else if let time = Policy.lookAgain(reasons, row.facts, volume: volume.facts, now: now)
+            makeReady(id, row, facts, now: now)
+        } else if let time = Policy.lookAgain(reasons, row.facts, volume: facts, now: now)
             ?? entries[id]?.recheck
         {
             setAlarm(id, at: min(time, entries[id]?.recheck ?? time), stamp: nextStamp())
         }
     }
 
-    private mutating func makeReady(_ id: RowID, _ row: ScheduledRow, _ volume: Queue, now: Timestamp) {
+    private mutating func makeReady(_ id: RowID, _ row: ScheduledRow, _ facts: VolumeFacts, now: Timestamp) {
         let stamp = nextStamp()
         entries[id]?.stamp = stamp
         entries[id]?.isReady = true
         add(place(of: row, stamp: stamp, now: now), row.size)
         // Its place may be another one by then.
-        if let turn = Policy.nextTurn(row.facts, volume: volume.facts, now: now) {
+        if let turn = Policy.nextTurn(row.facts, volume: facts, now: now) {
             setAlarm(id, at: turn, stamp: stamp)
         }
     }
