@@ -12,6 +12,7 @@
 #include <linux/openat2.h>
 #include <linux/rtnetlink.h>
 #include <linux/tcp.h>
+#include <malloc.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -252,4 +253,10 @@ int moorage_path_info(int fd, struct moorage_path_info *info) {
 int moorage_set_io_priority(int kind, int level) {
     // IOPRIO_WHO_PROCESS 1, IOPRIO_CLASS_SHIFT 13; who 0 is the calling thread.
     return (int)syscall(SYS_ioprio_set, 1, 0, kind << 13 | level);
+}
+
+void moorage_keep_heap_small(void) {
+    mallopt(M_ARENA_MAX, 2);
+    mallopt(M_MMAP_THRESHOLD, 256 << 10);
+    mallopt(M_TRIM_THRESHOLD, 1 << 20);
 }

@@ -14,6 +14,7 @@ package enum FlusherProcess {
     /// Call it before other threads exist: it directs the signals of all of them to one. Returns the exit status: 0
     /// when it ended as it should, or when another flusher was there already; 1 with a line in the log otherwise.
     package static func run(options: FlusherOptions, makeStore: @escaping StoreFactory) -> Int32 {
+        Heap.keepSmall()
         let signals = TerminationSignals()
         // Whatever folder it was started in stays free to be unmounted.
         _ = chdir("/")

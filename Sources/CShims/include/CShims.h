@@ -105,6 +105,10 @@ int moorage_path_info(int fd, struct moorage_path_info *_Nonnull info);
 /// 7, the last is the lowest): 0, or -1 with errno.
 int moorage_set_io_priority(int kind, int level);
 
+/// Has malloc(3) keep little of what is freed: two arenas however many threads, and what is large goes back to the
+/// kernel at once (mallopt(3)).
+void moorage_keep_heap_small(void);
+
 // Numbers in memory that processes share.
 static inline int64_t moorage_atomic_load(const int64_t *_Nonnull number) {
     return __atomic_load_n(number, __ATOMIC_SEQ_CST);

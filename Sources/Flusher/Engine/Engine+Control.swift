@@ -251,6 +251,12 @@ extension UploadSelection {
         return nodes.filter { means($0, in: session.id) }
     }
 
+    /// The numbers of the first rows that are meant, in the order of the queue.
+    func ids(in session: VolumeSession, limit: Int) throws(JournalError) -> [NodeID] {
+        guard !paths.isEmpty || !ids.isEmpty else { return try session.journal.pendingIDs(limit: limit) }
+        return try nodes(of: session).prefix(limit).map(\.id)
+    }
+
     /// Whether a row is meant.
     func means(_ node: JournalNode, in volume: String) -> Bool {
         if !ids.isEmpty, ids.contains(UploadReport.id(volume, node.id)) { return true }

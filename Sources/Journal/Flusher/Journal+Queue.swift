@@ -35,6 +35,25 @@ extension Journal {
         }
     }
 
+    /// The numbers of what ``pendingNodes(limit:)`` returns: of a long queue the rows take much memory at once.
+    package func pendingIDs(limit: Int) throws(JournalError) -> [NodeID] {
+        try read { tables throws(JournalError) in
+            try tables.connection.all(
+                "SELECT id FROM node ORDER BY priority DESC, first_sequence, id LIMIT ?",
+                [.integer(Int64(limit))]
+            ) { NodeID($0.integer(0)) }
+        }
+    }
+
+    /// The rows of some numbers, in their order, as far as there are such.
+    package func nodes(_ ids: some Sequence<NodeID>) throws(JournalError) -> [JournalNode] {
+        try read { tables throws(JournalError) in
+            var nodes: [JournalNode] = []
+            for id in ids { if let node = try tables.node(id) { nodes.append(node) } }
+            return nodes
+        }
+    }
+
     /// The rows at or below one of `paths` and those of `ids`, in the order of ``pendingNodes(limit:)``.
     ///
     /// Takes as long as there are such rows, however long the queue is.
