@@ -55,24 +55,48 @@ package struct YieldController: Hashable, Sendable {
 
     package init() {}
 
-    /// The delay in the queue that is aimed at, in seconds: half of the shortest round trip, from 10 to 25 ms.
+    /// What arrived in the last samples, in bytes a second.
+    private var arrivals: [Double] = []
+    private var lastDelay = 0.0
+    /// Samples in a row that show nobody else.
+    private var calm = 0
+    /// So many samples are remembered: two seconds.
+    private static let memory = 10
+
+    /// The delay in the queue that is aimed at, in seconds: half of the shortest round trip, from 10 to 25 ms, and less
+    /// where that is below 2 ms, down to 2 ms.
     ///
-    /// RFC 6817 allows 100 ms, which is for senders that fill queues. Those that keep them short (BBR) would be pushed
-    /// aside by that.
-    package static func target(shortest: Double) -> Double { min(0.025, max(0.010, shortest / 2)) }
+    /// RFC 6817 allows 100 ms, which is for senders that fill queues. Those that keep them short (BBR; where the narrow
+    /// line is the machine's own, Linux keeps every sender's part of the queue to some milliseconds) would be pushed
+    /// aside by that. Wireless networks, whose round trips vary by as much, have longer ones.
+    package static func target(shortest: Double) -> Double {
+        min(0.025, max(shortest / 2, min(0.010, 0.002 + 4 * shortest)))
+    }
 
     /// Takes in a sample and sets the rate for the time until the next.
     package mutating func observe(_ sample: Sample) {
         let target = Self.target(shortest: sample.shortest)
-        let delay = max(0, sample.roundTrip - sample.shortest)
+        // One alone may be our own burst's; a queue of others lasts (RFC 6817 filters current delays for that).
+        let seen = max(0, sample.roundTrip - sample.shortest)
+        let delay = min(seen, lastDelay)
+        lastDelay = seen
         let arrived = Double(sample.acknowledged) / max(0.001, sample.interval)
+        arrivals.append(arrived)
+        if arrivals.count > Self.memory { arrivals.removeFirst() }
         let isLossy = sample.repeated > 2 * 1500 && Double(sample.repeated) > 0.02 * Double(sample.acknowledged)
+        calm = seen < target / 2 && !isLossy ? calm + 1 : 0
         if delay > target || isLossy {
             isStarting = false
             // A rate that did not arrive is no measure of what there is to give up.
-            rate = min(rate, max(arrived, rate / 2)) * (delay > 3 * target ? 0.5 : 0.7)
+            rate = min(rate, max(arrived, rate / 2))
+            rate *= delay > 3 * target ? 0.8 : 0.9
         } else if sample.wasHeld {
-            rate *= 1 + (isStarting ? 0.5 : 0.1) * (1 - delay / target)
+            // After two seconds without a sign of others most of the line is free, and would be for long.
+            let growth = isStarting ? 0.5 : calm >= Self.memory ? 0.2 : 0.1
+            rate *= 1 + growth * max(0, 1 - seen / target)
+        } else {
+            // The line or somebody else is what holds it: a rate far above that would give nothing up for long.
+            rate = min(rate, max(Self.initial, 1.1 * (arrivals.max() ?? arrived)))
         }
         rate = min(Self.most, max(Self.least, rate))
     }

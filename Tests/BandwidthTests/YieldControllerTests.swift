@@ -117,6 +117,19 @@ private struct Line {
         #expect(share.others > 0.8, "\(share)")
     }
 
+    /// Linux keeps what each sender has in its own machine's queue to a few milliseconds.
+    @Test(arguments: [(12.5e6, 0.000_01), (2e6, 0.000_01), (2e6, 0.0005)])
+    func whoeverSharesTheMachinesOwnQueueHasNearlyAll(capacity: Double, roundTrip: Double) {
+        var line = Line(capacity: capacity, roundTrip: roundTrip, window: 40_000, othersTarget: 0.006)
+        var controller = YieldController()
+        _ = shares(&line, &controller, seconds: 15)
+        let share = shares(&line, &controller, seconds: 60)
+        #expect(share.others > 0.9, "\(share)")
+        line.window = nil
+        _ = shares(&line, &controller, seconds: 20)
+        #expect(shares(&line, &controller, seconds: 20).ours > 0.7)
+    }
+
     @Test func whatIsLeftIsFoundAgainWhenTheOtherIsGone() {
         var line = Line(capacity: 1e6, roundTrip: 0.03, window: 30_000)
         var controller = YieldController()
