@@ -23,10 +23,10 @@ from harness.trees import write_random_file  # noqa: E402
 MIB = 1 << 20
 #: A zone in which no minute ends with one of UTC: what goes by the clock on the wall has to know it.
 ZONE = "<+0545>-5:45:20"
-#: A narrow line, and one that is faster and further away.
+#: With queues of 600 kB and 1.2 MB before them.
 LINES = {
     "16 Mbit/s": ["root tbf rate 16mbit burst 32kbit latency 300ms"],
-    "100 Mbit/s, 40 ms": ["root handle 1: tbf rate 100mbit burst 128kbit latency 200ms", "parent 1: netem delay 40ms limit 2000"],
+    "100 Mbit/s": ["root tbf rate 100mbit burst 128kbit latency 100ms"],
 }
 
 
