@@ -84,7 +84,7 @@ def test_a_network_that_wants_a_login_is_waited_for(server, make_instance, stack
 
 
 def test_keys_that_are_renewed_are_picked_up(server, make_instance):
-    """From the file that they are in, and from the environment of a command that comes by."""
+    """From the file that they are in."""
     instance = make_instance(server.url, "instance")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         del instance.environment[name]
@@ -106,3 +106,24 @@ def test_keys_that_are_renewed_are_picked_up(server, make_instance):
     write_keys(SECRET_KEY)
     wait_until(lambda: instance.pending_files() == 0, 60, "the upload to go on by itself")
     assert instance.flusher_pid() == pid
+
+
+def test_a_command_with_other_keys_hands_them_over(server, make_instance):
+    instance = make_instance(server.url, "instance")
+    mount = instance.mount("s3://bucket")
+    write_file(mount / "before", b"1")
+    instance.flush()
+    instance.run("policy", "set", "metered=yes")
+    write_file(mount / "a", b"2")
+    # The mount would hand over its own.
+    instance.run("unmount", mount.path)
+    instance.kill_flusher()
+    instance.environment["AWS_SECRET_ACCESS_KEY"] = "not-the-secret-any-more-0000000000001"
+    instance.run("policy", "unset")
+    wait_until(lambda: reasons(instance) == {"auth"}, 60, "an upload that waits for other keys")
+    pid = instance.flusher_pid()
+    instance.environment["AWS_SECRET_ACCESS_KEY"] = SECRET_KEY
+    instance.run("uploads", "list")
+    wait_until(lambda: instance.pending_files() == 0, 60, "the upload to go on by itself")
+    assert instance.flusher_pid() == pid
+    assert server.client().get_object(Bucket="bucket", Key="a")["Body"].read() == b"2"
