@@ -17,6 +17,8 @@ final class TransportEngine {
     private var active: [UnsafeMutableRawPointer: ActiveTransfer] = [:]
     private var timers: [(due: Double, closure: @Sendable () -> Void)] = []
     private var lastTick = 0.0
+    /// When the last wait was over, in monotonic seconds: what comes later may be told wrongly by a standstill.
+    private var turn = monotonicSeconds()
     /// Connections from before this time are used no more: one of them proved dead, or the way is another.
     private var distrusted = -Double.infinity
     private var isStopping = false
@@ -75,10 +77,15 @@ final class TransportEngine {
     }
 
     private func wait(_ milliseconds: Int32) {
-        let due = monotonicSeconds() + Double(milliseconds) / 1000
+        // From the last turn on: where nobody was there between two waits, nobody took answers either.
+        let due = turn + Double(milliseconds) / 1000
         curl_multi_poll(mailbox.multi, nil, 0, milliseconds, nil)
-        AttendedClock.shared.noteWait(until: due)
+        turn = monotonicSeconds()
+        AttendedClock.shared.noteWait(until: due, now: turn)
     }
+
+    /// The time of this turn, by ``AttendedClock``.
+    private var attended: Double { AttendedClock.shared.seconds(at: turn) }
 
     /// How long to wait for the network, in milliseconds.
     private func pollTimeout(_ now: Double, _ release: Double?) -> Int32 {
@@ -108,14 +115,14 @@ final class TransportEngine {
         case .schedule(let seconds, let closure): timers.append((monotonicSeconds() + max(0, seconds), closure))
         case .networkChanged:
             distrustConnections()
-            for transfer in active.values { transfer.watchdog.doubt(at: AttendedClock.shared.seconds) }
+            for transfer in active.values { transfer.watchdog.doubt(at: attended) }
         case .stop: isStopping = true
         }
     }
 
     private func start(_ transfer: Transfer, _ request: TransferRequest, _ delegate: any TransferDelegate) {
         let now = monotonicSeconds()
-        let startedAt = AttendedClock.shared.seconds
+        let startedAt = attended
         let kind = configuration.trafficClass
         guard let new = ActiveTransfer(transfer, request, delegate, gate, kind, startedAt: startedAt) else {
             delegate.transferDidFinish(.failure(TransferError(.invalidRequest, "out of memory")))
@@ -146,7 +153,7 @@ final class TransportEngine {
     }
 
     private func checkWaiting(_ now: Double) {
-        let attended = AttendedClock.shared.seconds
+        let attended = attended
         for transfer in Array(active.values) {
             let problem = transfer.watchdog.check(
                 now: attended,

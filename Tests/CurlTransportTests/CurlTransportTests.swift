@@ -129,6 +129,27 @@ import Testing
         #expect(try Self.failure(total) == .timeout)
     }
 
+    @Test func timeInWhichNobodyTookAnswersIsNotTheServers() throws {
+        let isBack = Monitor(false)
+        let server = try ScriptedServer { connection, _ in
+            _ = connection.request()
+            _ = isBack.wait(timeout: 20) { $0 ? true : nil }
+            // Long enough for those who wait to look at their watches.
+            usleep(500_000)
+            connection.write(Self.fine)
+            connection.waitForClose()
+        }
+        let transport = try CurlTransport()
+        transport.schedule(after: 0.3) {
+            usleep(3_500_000)
+            isBack.update { $0 = true }
+        }
+        var request = TransferRequest(method: "GET", url: server.url)
+        request.answerTimeout = 2
+        request.totalTimeout = 3
+        #expect(try transport.perform(request).status == 200)
+    }
+
     @Test func aTrickleTimesOutWhereMoreIsAskedFor() throws {
         let server = try ScriptedServer { connection, _ in
             _ = connection.request()
