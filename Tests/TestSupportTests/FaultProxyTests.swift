@@ -121,8 +121,12 @@ struct ProxyFixture {
         defer { fixture.stop() }
         let id = fixture.proxy.plan.add(FaultRule(.holdResponse))
         let client = try StubClient(fixture.proxy.address)
-        client.send("PUT", "/b/k", body: [1, 2])
-        #expect(fixture.seen.wait(timeout: 10) { $0 == ["PUT 2"] ? true : nil } == true)
+        let whole = Array("PUT /b/k HTTP/1.1\r\nHost: b\r\nContent-Length: 2\r\n\r\n12".utf8)
+        client.send(Array(whole.dropLast()))
+        #expect(fixture.proxy.plan.waitForMatches(of: id, count: 1, timeout: 0.2) == 0)
+        client.send(Array(whole.suffix(1)))
+        #expect(fixture.proxy.plan.waitForMatches(of: id, count: 1, timeout: 10) == 1)
+        #expect(fixture.seen.inspect { $0 } == ["PUT 2"])
         fixture.proxy.plan.remove(id)
         #expect(client.receive()?.head.status == 200)
     }

@@ -74,6 +74,9 @@ extension FaultPlan {
 
     /// Waits while a rule holds its exchange, or until `isEnded`.
     func waitForRelease(of id: Int, isEnded: () -> Bool) {
+        state.update { state in
+            for index in state.rules.indices where state.rules[index].id == id { state.rules[index].held += 1 }
+        }
         while !isEnded() {
             let isFree = state.wait(timeout: 0.05) { state -> Bool? in
                 guard let rule = state.rules.first(where: { $0.id == id }) else { return true }

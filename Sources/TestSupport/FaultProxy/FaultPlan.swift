@@ -22,9 +22,14 @@ package final class FaultPlan: Sendable {
         let rule: FaultRule
         var seen = 0
         var matched = 0
+        /// Exchanges that were or are held, before their request or before their response.
+        var held = 0
         /// Requests that are here wholly, to be delivered later.
         var detained = 0
         var isReleased = false
+
+        /// How many exchanges the rule has done something to; a response is there before it is held.
+        var acted: Int { rule.action == .holdResponse ? held : matched }
     }
 
     struct State: Sendable {
@@ -84,9 +89,9 @@ package final class FaultPlan: Sendable {
     /// Waits until a rule has acted on `count` requests; returns how many it acted on.
     package func waitForMatches(of id: Int, count: Int, timeout: Double) -> Int {
         let result = state.wait(timeout: timeout) { state in
-            state.rules.first { $0.id == id }.map(\.matched).flatMap { $0 >= count ? $0 : nil }
+            state.rules.first { $0.id == id }.map(\.acted).flatMap { $0 >= count ? $0 : nil }
         }
-        return result ?? state.inspect { state in state.rules.first { $0.id == id }?.matched ?? 0 }
+        return result ?? state.inspect { state in state.rules.first { $0.id == id }?.acted ?? 0 }
     }
 
     /// Waits until a rule has detained `count` whole requests; returns how many it detained.
