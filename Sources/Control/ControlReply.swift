@@ -12,9 +12,12 @@ package enum ControlReply: Codable, Sendable {
     /// The request was not carried out, and why.
     case failed(reason: String)
     case status(report: StatusReport)
-    case uploads(uploads: [UploadReport])
+    /// `next`: there may be more, to be asked for as ``UploadPage``.
+    case uploads(uploads: [UploadReport], next: String? = nil)
     /// The uploads a verb applied to, lines about those it could not, and the places that are paused by it, or no more.
-    case changed(uploads: [UploadReport], refused: [String], pauses: [PauseReport]?)
+    ///
+    /// Of very many uploads the first ones; `count` is how many there are, nil from one that tells of all.
+    case changed(uploads: [UploadReport], refused: [String], pauses: [PauseReport]?, count: Int? = nil)
     case conflicts(conflicts: [ConflictReport])
     /// The conflicts that are settled now, as they were, and lines about those that are not.
     case resolved(conflicts: [ConflictReport], refused: [String])

@@ -15,8 +15,8 @@ package enum ControlRequest: Codable, Sendable {
     case reread(volume: String)
     /// Answered with `status`.
     case status
-    /// Answered with `uploads`; an empty selection means all.
-    case uploads(selection: UploadSelection)
+    /// Answered with `uploads`; an empty selection means all. `page` nil: the first ones, as many as fit into a frame.
+    case uploads(selection: UploadSelection, page: UploadPage? = nil)
     /// The progress of a selection's volumes, or paths, as trees; answered with `trees`.
     case trees(selection: UploadSelection)
     /// A verb on uploads; answered with `changed`.
@@ -39,6 +39,16 @@ package enum ControlRequest: Codable, Sendable {
     case follow(volumes: [String])
     /// The flusher gives up its requests, commits and ends. Understood in every version of the protocol.
     case stop
+}
+
+/// Which part of a long list of uploads is asked for: as many as the flusher likes to tell at once.
+package struct UploadPage: Codable, Sendable, Hashable {
+    /// What the answer before told as `next`; nil: from the beginning.
+    package var after: String?
+
+    package init(after: String? = nil) {
+        self.after = after
+    }
 }
 
 /// A request with the number its replies carry.

@@ -108,7 +108,7 @@ final class ControlSession: Sendable {
         var reply = reply
         while true {
             let frame = try JSON.encode(ControlReplyFrame(id: id, reply: reply))
-            guard frame.count >= ControlProtocol.frameLimit, case .uploads(let list) = reply, list.count > 1 else {
+            guard frame.count >= ControlProtocol.frameLimit, case .uploads(let list, nil) = reply, list.count > 1 else {
                 return try channel.send(frame)
             }
             reply = .uploads(uploads: Array(list.prefix(list.count / 2)))

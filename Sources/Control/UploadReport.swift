@@ -6,10 +6,13 @@ package struct UploadsReport: Codable, Sendable {
     package var uploads: [UploadReport]
     /// What waits for a person's decision; nil where only the uploads are told.
     package var conflicts: [ConflictReport]?
+    /// How many uploads a verb was carried out on, where ``uploads`` are the first of them.
+    package var count: Int?
 
-    package init(uploads: [UploadReport], conflicts: [ConflictReport]? = nil) {
+    package init(uploads: [UploadReport], conflicts: [ConflictReport]? = nil, count: Int? = nil) {
         self.uploads = uploads
         self.conflicts = conflicts
+        self.count = count
     }
 }
 

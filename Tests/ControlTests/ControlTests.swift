@@ -29,7 +29,7 @@ private final class EchoHandler: ControlHandler {
                 guard report(progress) else { break }
             }
             return .flushed(remaining: [])
-        case .uploads(let selection) where selection.paths == ["many"]: return .uploads(uploads: Self.many)
+        case .uploads(let selection, nil) where selection.paths == ["many"]: return .uploads(uploads: Self.many)
         case .uploads: return .failed(reason: "no such volume")
         default: return .done
         }
@@ -239,7 +239,7 @@ extension EchoHandler {
     @Test func ofAListThatIsTooLongTheBeginningIsTold() throws {
         let client = try client()
         let reply = try client.call(.uploads(selection: UploadSelection(paths: ["many"])))
-        guard case .uploads(let uploads) = reply else { throw ControlError.malformed("\(reply)") }
+        guard case .uploads(let uploads, nil) = reply else { throw ControlError.malformed("\(reply)") }
         #expect(uploads.count >= 5000 && uploads.first?.id == "0")
         guard case .done = try client.call(.wake(volume: nil)) else { throw ControlError.malformed("no answer") }
     }

@@ -53,7 +53,9 @@ import Testing
             let journal = try Journal.recovering(directory: places.state).journal
             _ = try journal.createFile(at: ObjectKey("y"), attributes: FlusherFixture.attributes, remote: .absent)
             try other.save(to: places.description)
-            guard case .uploads(let uploads) = try client.call(.uploads(selection: UploadSelection())) else { return }
+            guard case .uploads(let uploads, nil) = try client.call(.uploads(selection: UploadSelection())) else {
+                return
+            }
             #expect(uploads.map(\.path) == ["y"])
             guard case .status(let after) = try client.call(.status) else { return }
             #expect(after.volumes.count == 2)
@@ -389,7 +391,9 @@ import Testing
                 state = report.volumes.first?.connection ?? ""
             }
             #expect(state == "offline")
-            guard case .uploads(let uploads) = try client.call(.uploads(selection: UploadSelection())) else { return }
+            guard case .uploads(let uploads, nil) = try client.call(.uploads(selection: UploadSelection())) else {
+                return
+            }
             #expect(uploads.count == 20)
             #expect(uploads.contains { $0.waiting.contains { $0.reason == "offline" } && $0.attempts == 0 })
             store.state.withLock { $0.isOffline = false }

@@ -60,7 +60,7 @@ private final class FakeMachine: ConditionSource {
     }
 
     private func reasons(_ client: ControlClient) throws -> Set<String> {
-        guard case .uploads(let uploads) = try client.call(.uploads(selection: UploadSelection())) else {
+        guard case .uploads(let uploads, nil) = try client.call(.uploads(selection: UploadSelection())) else {
             throw ControlError.malformed("no uploads")
         }
         return Set(uploads.flatMap { $0.waiting.map(\.reason) })

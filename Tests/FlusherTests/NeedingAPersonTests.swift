@@ -30,7 +30,9 @@ import Testing
     }
 
     private func uploads(_ client: ControlClient) throws -> [UploadReport] {
-        guard case .uploads(let uploads) = try client.call(.uploads(selection: UploadSelection())) else { return [] }
+        guard case .uploads(let uploads, nil) = try client.call(.uploads(selection: UploadSelection())) else {
+            return []
+        }
         return uploads
     }
 

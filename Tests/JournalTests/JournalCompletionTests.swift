@@ -349,18 +349,32 @@ import Testing
         #expect(try journal.completeDirectoryRemoval(at: "d") == .settled)
     }
 
+    private func paths(atOrBelow paths: [ObjectKey], ids: [NodeID] = []) throws -> [ObjectKey] {
+        try journal.nodes(try journal.pendingPlaces(atOrBelow: paths, ids: ids, limit: 100).map(\.id)).map(\.path)
+    }
+
     @Test func rowsOfAPathAndOfAnIDAreFoundInTheOrderOfTheQueue() throws {
         for path: ObjectKey in ["a", "d/x", "d/e/y", "d-z", "d0", "last"] { try fixture.save(path) }
         let last = try fixture.row("last")
         try journal.retryNow([last.id], answeringAttention: false, priority: 5)
-        #expect(try journal.pendingNodes(atOrBelow: ["d"]).map(\.path) == ["d/x", "d/e/y"])
-        #expect(
-            try journal.pendingNodes(atOrBelow: ["a", "d/e", "a"], ids: [last.id]).map(\.path) == [
-                "last", "a", "d/e/y",
-            ]
-        )
-        #expect(try journal.pendingNodes(atOrBelow: [.root]).map(\.path) == journal.pendingNodes().map(\.path))
-        #expect(try journal.pendingNodes(atOrBelow: ["none"], ids: [NodeID(999)]).isEmpty)
+        #expect(try paths(atOrBelow: ["d"]) == ["d/x", "d/e/y"])
+        #expect(try paths(atOrBelow: ["a", "d/e", "a"], ids: [last.id]) == ["last", "a", "d/e/y"])
+        #expect(try paths(atOrBelow: [.root]) == journal.pendingNodes().map(\.path))
+        #expect(try paths(atOrBelow: ["none"], ids: [NodeID(999)]).isEmpty)
+        try journal.setPaused([last.id, try fixture.row("d/x").id], true)
+        #expect(try journal.pausedRows(atOrBelow: .root) == [last.id, try fixture.row("d/x").id])
+        #expect(try journal.pausedRows(atOrBelow: "d") == [try fixture.row("d/x").id])
+        let all = try journal.pendingPlaces(limit: 100)
+        #expect(try journal.nodes(all.map(\.id)).map(\.path) == journal.pendingNodes().map(\.path))
+        for (index, place) in all.enumerated() {
+            #expect(QueuePlace(place.text) == place)
+            #expect(try journal.pendingPlaces(after: place, limit: 100) == Array(all[(index + 1)...]))
+            #expect(try journal.pendingPlaces(after: place, limit: 2) == Array(all[(index + 1)...].prefix(2)))
+            let below = try journal.pendingPlaces(atOrBelow: ["d", "last"], after: place, limit: 2)
+            let behind = try journal.pendingPlaces(atOrBelow: ["d", "last"], limit: 100).filter { $0 > place }
+            #expect(below == Array(behind.prefix(2)))
+        }
+        for text in ["", "1.2", "1.2.3.4", "a.1.2", "1..2", "\(Int64.min).1.2"] { #expect(QueuePlace(text) == nil) }
         #expect(try !journal.hasOpenNodes())
         _ = try fixture.write("open")
         #expect(try journal.hasOpenNodes())

@@ -100,20 +100,24 @@ enum UploadsCommand {
         let client = try instance.connect()
         let notice = OverrideNotice(instance)
         var uploads: [UploadReport] = []
+        var count = 0
         var refused: [String] = []
         var pauses: [PauseReport] = []
         for selection in selections {
             let reply = try client.ask(.change(verb: verb, selection: selection))
-            guard case .changed(let changed, let problems, let rules) = reply else { throw .unexpectedReply }
+            guard case .changed(let changed, let problems, let rules, let number) = reply else {
+                throw .unexpectedReply
+            }
             pauses += rules ?? []
+            count += number ?? changed.count
             if verb == .now || verb == .retry, !changed.isEmpty { notice.print(for: selection) }
             add(changed, to: &uploads)
             refused += problems
         }
         if json {
-            try show(uploads, json: true) { _ in [] }
+            Console.bytes(try document(UploadsReport(uploads: uploads, count: count)))
         } else {
-            Console.line("\(verb.rawValue): \(counted(uploads.count, "upload"))")
+            Console.line("\(verb.rawValue): \(counted(count, "upload"))")
             let effect = verb == .pause ? ", and all that comes below it" : " again"
             for rule in pauses {
                 Console.line("\(verb.rawValue): \(rule.path.isEmpty ? "the volume" : rule.path)\(effect)")
@@ -136,11 +140,17 @@ enum UploadsCommand {
         _ selections: [UploadSelection]
     ) throws(CommandFailure) -> [UploadReport] {
         var result: [UploadReport] = []
+        var known = Set<String>()
         for selection in selections {
-            guard case .uploads(let uploads) = try instance.ask(.uploads(selection: selection)) else {
-                throw .unexpectedReply
+            var page: UploadPage? = UploadPage()
+            while let asked = page {
+                guard
+                    case .uploads(let uploads, let next) = try instance.ask(.uploads(selection: selection, page: asked))
+                else { throw .unexpectedReply }
+                // One may be named twice, by its path and by its id, or move while it is looked for.
+                result += uploads.filter { known.insert($0.id).inserted }
+                page = next.map { UploadPage(after: $0) }
             }
-            add(uploads, to: &result)
         }
         return result
     }

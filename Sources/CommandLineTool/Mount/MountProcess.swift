@@ -226,7 +226,7 @@ extension UploadState {
         let selection = UploadSelection(volumes: [volume], paths: [path.string])
         guard let client = try? launcher.connectIfRunning(program: "mount") else { return nil }
         defer { client.shutdown() }
-        guard case .uploads(let uploads)? = try? client.call(.uploads(selection: selection), timeout: 5),
+        guard case .uploads(let uploads, _)? = try? client.call(.uploads(selection: selection), timeout: 5),
             let upload = uploads.first(where: { $0.path == path.string })
         else { return nil }
         self.init(

@@ -43,7 +43,8 @@ final class EngineControl: ControlHandler {
             engine.reread(volume)
             return .done
         case .status: return .status(report: engine.statusReport())
-        case .uploads(let selection): return .uploads(uploads: engine.uploadReports(selection))
+        case .uploads(let selection, nil): return .uploads(uploads: engine.uploadReports(selection))
+        case .uploads(let selection, let page?): return engine.uploads(selection, page)
         case .trees(let selection): return engine.trees(selection)
         case .change(let verb, let selection): return engine.change(verb, selection)
         case .conflicts(let selection): return .conflicts(conflicts: engine.conflictReports(selection))
@@ -64,24 +65,6 @@ final class EngineControl: ControlHandler {
 }
 
 extension Engine {
-    /// The rows a selection means, by volume; what it names and is not there is told apart.
-    func select(_ selection: UploadSelection) -> (rows: [(VolumeSession, [JournalNode])], problems: [String]) {
-        var rows: [(VolumeSession, [JournalNode])] = []
-        var problems: [String] = []
-        var missing = Set(selection.ids)
-        for session in sessions(selection) {
-            do throws(JournalError) {
-                let nodes = try selection.nodes(of: session)
-                for node in nodes { missing.remove(UploadReport.id(session.id, node.id)) }
-                if !nodes.isEmpty { rows.append((session, nodes)) }
-            } catch {
-                problems.append("\(session.id): \(error)")
-            }
-        }
-        problems += missing.sorted().map { "\($0): no such upload" }
-        return (rows, problems)
-    }
-
     func sessions(_ selection: UploadSelection) -> [VolumeSession] {
         // A client may come before the volumes were opened for the first time, or right after another one was mounted.
         if hasUnopened(selection) { scanVolumes() }
@@ -97,117 +80,6 @@ extension Engine {
         }
     }
 
-    /// Carries out a verb on the rows of a selection.
-    func change(_ verb: UploadVerb, _ selection: UploadSelection) -> ControlReply {
-        let (rows, selectionProblems) = select(selection)
-        var problems = selectionProblems
-        var reports: [UploadReport] = []
-        if verb == .pause || verb == .resume {
-            return changePauses(verb == .pause, selection, rows, problems)
-        }
-        for (session, nodes) in rows {
-            do throws(JournalError) {
-                let changed = try apply(verb, nodes, session, &problems)
-                let isWish = verb == .now || verb == .retry
-                reread(nodes, session, isWish: isWish)
-                if isWish { force(nodes, session) }
-                reports += results(of: changed, session)
-            } catch {
-                problems.append("\(session.id): \(error)")
-                continue
-            }
-            publish(.changed(volume: session.id))
-        }
-        return .changed(uploads: reports, refused: problems, pauses: nil)
-    }
-
-    private func changePauses(
-        _ isPaused: Bool,
-        _ selection: UploadSelection,
-        _ rows: [(VolumeSession, [JournalNode])],
-        _ problems: [String]
-    ) -> ControlReply {
-        let known = Dictionary(rows.map { ($0.0.id, $0.1) }) { first, _ in first }
-        var (problems, reports, rules) = (problems, [UploadReport](), [PauseReport]())
-        for session in sessions(selection) {
-            do throws(JournalError) {
-                let outcome = try setPaused(isPaused, selection, known[session.id] ?? [], session)
-                problems += outcome.problems
-                rules += outcome.rules
-                reports += results(of: outcome.rows, session)
-            } catch {
-                problems.append("\(session.id): \(error)")
-                continue
-            }
-            publish(.changed(volume: session.id))
-        }
-        return .changed(uploads: reports, refused: problems, pauses: rules)
-    }
-
-    /// Returns the rows that the verb was carried out on.
-    private func apply(
-        _ verb: UploadVerb,
-        _ nodes: [JournalNode],
-        _ session: VolumeSession,
-        _ problems: inout [String]
-    ) throws(JournalError) -> [JournalNode] {
-        let ids = nodes.map(\.id)
-        var changed = nodes
-        switch verb {
-        // Not here: a pause is of places too.
-        case .pause, .resume: break
-        case .now, .retry:
-            try session.journal.retryNow(ids, answeringAttention: verb == .retry)
-            exempt(nodes, session)
-        case .cancel:
-            changed = []
-            for node in nodes {
-                guard !node.isOpen else {
-                    problems.append("\(node.path): is being written")
-                    continue
-                }
-                if try session.journal.cancel(node.id) {
-                    changed.append(node)
-                } else {
-                    problems.append("\(node.path): changed meanwhile")
-                }
-            }
-            cancelJobs(ids, session)
-            state.inspect { $0.maintainAt = 0 }
-        }
-        return changed
-    }
-
-    private func cancelJobs(_ ids: [NodeID], _ session: VolumeSession) {
-        let jobs = state.inspect { state in
-            ids.compactMap { state.jobs[RowID(volume: session.id, node: $0.value)] }
-        }
-        for job in jobs { job.cancellation.cancel() }
-    }
-
-    /// Reads rows anew after a change that has no place in the order of changes.
-    private func reread(_ nodes: [JournalNode], _ session: VolumeSession, isWish: Bool) {
-        for node in nodes {
-            let now: JournalNode?
-            do throws(JournalError) {
-                now = try session.journal.node(node.id)
-            } catch {
-                continue
-            }
-            state.update { state in
-                if let now {
-                    _ = state.take(now, of: session.id)
-                    // At once: a worker that took it between would not know that somebody asks for it.
-                    if isWish {
-                        state.scheduler.force(RowID(volume: session.id, node: node.id.value), now: .now())
-                    }
-                } else {
-                    state.scheduler.remove(RowID(volume: session.id, node: node.id.value), now: .now())
-                }
-            }
-        }
-    }
-
     func force(_ nodes: [JournalNode], _ session: VolumeSession) {
         state.update { state in
             for node in nodes {
@@ -218,13 +90,6 @@ extension Engine {
                 state.scheduler.force(RowID(volume: session.id, node: node.id.value), now: .now())
             }
             state.volumes[session.id]?.probeSoonIfWaiting(monotonicSeconds())
-        }
-    }
-
-    /// The rows as they are now; those that are gone as they were.
-    private func results(of nodes: [JournalNode], _ session: VolumeSession) -> [UploadReport] {
-        nodes.prefix(Self.reportLimit).map { node in
-            report((try? session.journal.node(node.id)) ?? node, session)
         }
     }
 }
@@ -240,21 +105,28 @@ extension UploadSelection {
     /// Whether a volume may have rows that are meant.
     func means(_ volume: String) -> Bool { volumes.isEmpty || volumes.contains(volume) }
 
-    /// The rows that are meant, in the order of the queue.
-    fileprivate func nodes(of session: VolumeSession) throws(JournalError) -> [JournalNode] {
-        guard !paths.isEmpty || !ids.isEmpty else { return try session.journal.pendingNodes(limit: 100_000) }
-        let numbers = ids.compactMap { id in id.split(separator: "-").last.flatMap { Int64($0) } }
-        let nodes = try session.journal.pendingNodes(
+    /// The places of the rows that are meant, in order, those behind `last`.
+    func places(
+        in session: VolumeSession,
+        after last: QueuePlace? = nil,
+        limit: Int
+    ) throws(JournalError) -> [QueuePlace] {
+        let numbers = ids(in: session)
+        if paths.isEmpty, numbers.isEmpty, !ids.isEmpty { return [] }
+        return try session.journal.pendingPlaces(
             atOrBelow: paths.map { ObjectKey($0) },
-            ids: numbers.map { NodeID($0) }
+            ids: numbers,
+            after: last,
+            limit: limit
         )
-        return nodes.filter { means($0, in: session.id) }
     }
 
-    /// The numbers of the first rows that are meant, in the order of the queue.
-    func ids(in session: VolumeSession, limit: Int) throws(JournalError) -> [NodeID] {
-        guard !paths.isEmpty || !ids.isEmpty else { return try session.journal.pendingIDs(limit: limit) }
-        return try nodes(of: session).prefix(limit).map(\.id)
+    /// The numbers that ids name in one volume.
+    func ids(in session: VolumeSession) -> [NodeID] {
+        ids.compactMap { id in
+            let number = id.split(separator: "-").last.flatMap { Int64($0) }.map { NodeID($0) }
+            return number.flatMap { UploadReport.id(session.id, $0) == id ? $0 : nil }
+        }
     }
 
     /// Whether a row is meant.

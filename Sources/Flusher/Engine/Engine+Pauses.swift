@@ -10,14 +10,6 @@ internal import Platform
 internal import Policy
 
 extension Engine {
-    /// What a pause or its end came to in a volume.
-    struct PauseOutcome {
-        var rows: [JournalNode] = []
-        var problems: [String] = []
-        /// The places whose rule was made or lifted.
-        var rules: [PauseReport] = []
-    }
-
     /// Pauses what a selection names, or lets it go on.
     ///
     /// A file that is pending is paused itself, wherever it is moved to; any other path by a rule for all that is or comes
@@ -25,34 +17,36 @@ extension Engine {
     func setPaused(
         _ isPaused: Bool,
         _ selection: UploadSelection,
-        _ nodes: [JournalNode],
-        _ session: VolumeSession
-    ) throws(JournalError) -> PauseOutcome {
-        var outcome = PauseOutcome(rows: nodes)
-        var rows = nodes.filter { selection.ids.contains(UploadReport.id(session.id, $0.id)) }.map(\.id)
+        _ ids: [NodeID],
+        _ session: VolumeSession,
+        _ outcome: inout VerbOutcome
+    ) throws(JournalError) {
+        var rows = selection.ids(in: session)
         var places = selection.paths.map { ObjectKey($0) }
         if places.isEmpty, selection.ids.isEmpty { places = [.root] }
         for place in places {
-            let file = nodes.first { $0.path == place && $0.kind != .directory }
+            let node = try session.journal.node(at: place)
+            let file = node.flatMap { $0.kind == .directory ? nil : $0 }
+            let paused = isPaused ? [] : try session.journal.pausedRows(atOrBelow: place)
             do throws(SystemError) {
                 if isPaused {
                     if let file { rows.append(file.id) } else { try hold(place, session, &outcome) }
                 } else {
-                    rows += try letGo(place, file, isAll: selection.isEverything, nodes, session, &outcome)
+                    rows += try letGo(place, file, isAll: selection.isEverything, paused, session, &outcome)
                 }
             } catch {
                 outcome.problems.append("\(place): \(error)")
             }
         }
         try session.journal.setPaused(rows, isPaused)
-        retake(nodes, session, isPaused: isPaused)
-        return outcome
+        try retake(ids, session, isPaused: isPaused)
+        try note(ids, session, &outcome)
     }
 
     private func hold(
         _ place: ObjectKey,
         _ session: VolumeSession,
-        _ outcome: inout PauseOutcome
+        _ outcome: inout VerbOutcome
     ) throws(SystemError) {
         let now = Timestamp.now()
         guard try session.pauses.change({ $0.hold(place, at: now) }) else {
@@ -68,9 +62,9 @@ extension Engine {
         _ place: ObjectKey,
         _ file: JournalNode?,
         isAll: Bool,
-        _ nodes: [JournalNode],
+        _ paused: [NodeID],
         _ session: VolumeSession,
-        _ outcome: inout PauseOutcome
+        _ outcome: inout VerbOutcome
     ) throws(SystemError) -> [NodeID] {
         if !isAll {
             if let file, file.schedule.isPaused { return [file.id] }
@@ -81,22 +75,19 @@ extension Engine {
         }
         let gone = try session.pauses.change { $0.letGoAll(below: place) }
         outcome.rules += gone.map { PauseReport(path: $0.path.string, since: $0.since.seconds) }
-        let rows = nodes.filter { $0.path.isInside(place) && $0.schedule.isPaused }.map(\.id)
-        if gone.isEmpty, rows.isEmpty, let outer = session.pauses.holding(place).last {
+        if gone.isEmpty, paused.isEmpty, let outer = session.pauses.holding(place).last {
             let name = outer.path.isRoot ? "the whole volume" : outer.path.string
             outcome.problems.append(
                 "\(place): is paused with \(name), resume that; or uploads now sends it all the same"
             )
         }
-        return rows
+        return paused
     }
 
     /// Takes rows in again after pauses changed, and stops those that are held now.
-    func retake(_ nodes: [JournalNode], _ session: VolumeSession, isPaused: Bool) {
-        for start in stride(from: 0, to: nodes.count, by: 500) {
-            let slice = nodes[start..<min(nodes.count, start + 500)].compactMap { old in
-                (try? session.journal.node(old.id)) ?? nil
-            }
+    private func retake(_ ids: [NodeID], _ session: VolumeSession, isPaused: Bool) throws(JournalError) {
+        for start in stride(from: 0, to: ids.count, by: 500) {
+            let slice = try session.journal.nodes(ids[start..<min(ids.count, start + 500)])
             let jobs = state.update { state in
                 if isPaused {
                     for node in slice { state.exempt.remove(RowID(volume: session.id, node: node.id.value)) }

@@ -68,33 +68,6 @@ extension Engine {
         return report
     }
 
-    /// How many uploads one answer tells of: more would not fit into a frame.
-    static let reportLimit = 20_000
-
-    /// The uploads of a selection, in the order of the queue, the first ones if they are very many.
-    func uploadReports(_ selection: UploadSelection) -> [UploadReport] {
-        var left = Self.reportLimit
-        let rows = sessions(selection).map { session in
-            let ids = (try? selection.ids(in: session, limit: left)) ?? []
-            left -= ids.count
-            return (session, ids)
-        }
-        let isDetailed = rows.reduce(0) { $0 + $1.1.count } <= Self.detailLimit
-        return rows.flatMap { session, ids in reports(ids, session, isDetailed: isDetailed) }
-    }
-
-    /// A part at a time: the rows themselves take much more memory than what is told of them.
-    private func reports(_ ids: [NodeID], _ session: VolumeSession, isDetailed: Bool) -> [UploadReport] {
-        stride(from: 0, to: ids.count, by: 1000).flatMap { start in
-            let nodes = (try? session.journal.nodes(ids[start..<min(start + 1000, ids.count)])) ?? []
-            return nodes.map { node in
-                var report = report(node, session)
-                if isDetailed { report.details = details(node, session, report) }
-                return report
-            }
-        }
-    }
-
     /// One upload as it is now.
     func report(_ node: JournalNode, _ session: VolumeSession) -> UploadReport {
         let row = RowID(volume: session.id, node: node.id.value)

@@ -48,7 +48,7 @@ extension Engine {
 
     private func takeInAll(_ volume: Volume, _ sequence: ChangeSequence) throws(JournalError) {
         let session = volume.session
-        let ids = try session.journal.pendingIDs(limit: Self.rowLimit)
+        let ids = try session.journal.pendingPlaces(limit: Self.rowLimit).map(\.id)
         var kept = Set<Int64>(minimumCapacity: ids.count)
         for start in stride(from: 0, to: ids.count, by: Self.portion) {
             let nodes = try session.journal.nodes(ids[start..<min(start + Self.portion, ids.count)])

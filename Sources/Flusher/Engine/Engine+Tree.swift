@@ -26,22 +26,23 @@ extension Engine {
     }
 
     private func tree(of session: VolumeSession, below path: ObjectKey) throws(JournalError) -> TreeReport {
-        let nodes =
-            try path.isRoot
-            ? session.journal.pendingNodes(limit: 100_000) : session.journal.pendingNodes(atOrBelow: [path])
+        let ids = try session.journal.pendingPlaces(atOrBelow: [path], limit: .max).map(\.id)
         let now = monotonicSeconds()
         // Few rows have a transfer: theirs are looked up, not each row's.
         let begun = Set(session.transfers.map(\.node))
         let jobs = state.inspect { state in state.jobs.filter { $0.key.volume == session.id } }
         var paused = Set(session.pauses.current.all.map(\.path))
         var leaves: [ProgressTree.Leaf] = []
-        leaves.reserveCapacity(nodes.count)
-        for node in nodes {
-            let row = RowID(volume: session.id, node: node.id.value)
-            if node.schedule.isPaused { paused.insert(node.path) }
-            leaves.append(
-                leaf(node, jobs[row], begun.contains(node.id) ? session.transfer(of: node) : nil, session, now)
-            )
+        leaves.reserveCapacity(ids.count)
+        // A part at a time: the rows take more memory than what is told of them.
+        for start in stride(from: 0, to: ids.count, by: 1000) {
+            for node in try session.journal.nodes(ids[start..<min(start + 1000, ids.count)]) {
+                let row = RowID(volume: session.id, node: node.id.value)
+                if node.schedule.isPaused { paused.insert(node.path) }
+                leaves.append(
+                    leaf(node, jobs[row], begun.contains(node.id) ? session.transfer(of: node) : nil, session, now)
+                )
+            }
         }
         let tree = ProgressTree(leaves, done: board.done(in: session.id), paused: paused, below: path)
         return tree.report(name: session.description.remote)

@@ -35,16 +35,6 @@ extension Journal {
         }
     }
 
-    /// The numbers of what ``pendingNodes(limit:)`` returns: of a long queue the rows take much memory at once.
-    package func pendingIDs(limit: Int) throws(JournalError) -> [NodeID] {
-        try read { tables throws(JournalError) in
-            try tables.connection.all(
-                "SELECT id FROM node ORDER BY priority DESC, first_sequence, id LIMIT ?",
-                [.integer(Int64(limit))]
-            ) { NodeID($0.integer(0)) }
-        }
-    }
-
     /// The rows of some numbers, in their order, as far as there are such.
     package func nodes(_ ids: some Sequence<NodeID>) throws(JournalError) -> [JournalNode] {
         try read { tables throws(JournalError) in
@@ -54,26 +44,28 @@ extension Journal {
         }
     }
 
-    /// The rows at or below one of `paths` and those of `ids`, in the order of ``pendingNodes(limit:)``.
+    /// The places of the rows at or below one of `paths` and of those of `ids`, of all rows where neither names any;
+    /// in order, those behind `last`, `limit` at most.
     ///
-    /// Takes as long as there are such rows, however long the queue is.
-    package func pendingNodes(
-        atOrBelow paths: [ObjectKey],
-        ids: [NodeID] = []
-    ) throws(JournalError) -> [JournalNode] {
-        let found = try snapshot { tables throws(JournalError) in
-            var found: [NodeID: JournalNode] = [:]
-            for id in ids { found[id] = try tables.node(id) }
-            for path in paths {
-                if let node = try tables.node(at: path) { found[node.id] = node }
-                for node in try tables.descendants(of: path) { found[node.id] = node }
-            }
-            return Array(found.values)
+    /// Of a long queue the rows themselves take much memory at once. Takes as long as there are such rows, however long
+    /// the queue is.
+    package func pendingPlaces(
+        atOrBelow paths: [ObjectKey] = [],
+        ids: [NodeID] = [],
+        after last: QueuePlace? = nil,
+        limit: Int
+    ) throws(JournalError) -> [QueuePlace] {
+        let places = try snapshot { tables throws(JournalError) in
+            guard paths.isEmpty, ids.isEmpty else { return try tables.places(atOrBelow: paths, ids: ids) }
+            return try tables.places(after: last, limit: limit)
         }
-        return found.sorted { one, other in
-            (-one.schedule.priority, one.firstSequence, one.id.value)
-                < (-other.schedule.priority, other.firstSequence, other.id.value)
-        }
+        return Array(places.drop { place in last.map { place <= $0 } ?? false }.prefix(max(0, limit)))
+    }
+
+    /// The rows at or below a path that a person holds, each by itself.
+    package func pausedRows(atOrBelow path: ObjectKey) throws(JournalError) -> [NodeID] {
+        try read { tables throws(JournalError) in try tables.places(atOrBelow: [path], ids: [], isPaused: true) }
+            .map(\.id)
     }
 
     /// Whether a row is being written.
