@@ -68,7 +68,7 @@ package struct Scheduler: Sendable {
 
     let limits: SchedulerLimits
     var volumes: [String: Queue] = [:]
-    var entries: [RowID: Entry] = [:]
+    var entries = RowTable<Entry>()
     var running: [RowID: Running] = [:]
     private var alarms = BinaryHeap<Alarm>()
     private var dependents: [RowID: Set<RowID>] = [:]
