@@ -123,6 +123,17 @@ package struct VolumeDescription: Codable, Hashable, Sendable {
     /// The remote as the user writes it: `s3://BUCKET[/PREFIX]` or the URL of a web server's folder.
     package var remote: String { url ?? RemoteName.s3(bucket: bucket, prefix: prefix).description }
 
+    /// The server that is asked, as scheme, host and port: what says whether two volumes have the same one.
+    package var server: String {
+        if let url {
+            let parts = url.split(separator: "/", maxSplits: 2, omittingEmptySubsequences: false)
+            return parts.count == 3 ? "\(parts[0])//\(parts[2].prefix { $0 != "/" })" : url
+        }
+        // Where the bucket is part of the host's name, each has an address of its own.
+        return (endpoint ?? "https://s3.\(region ?? "").amazonaws.com")
+            + (pathStyle ?? (endpoint != nil) ? "" : " \(bucket)")
+    }
+
     /// Whether the remote's name is that of this machine itself.
     package var isOnThisMachine: Bool {
         let parts = (url ?? endpoint ?? "").split(separator: "/", maxSplits: 2)

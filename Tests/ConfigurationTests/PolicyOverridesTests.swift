@@ -120,4 +120,22 @@ import Testing
         let volume = try VolumeDescription(bucket: "b", prefix: "", values: OptionValues(), environment: [:])
         #expect(!volume.isOnThisMachine && volume.conditions == UploadConditions())
     }
+
+    @Test func volumesAreToldApartByTheirServers() throws {
+        func server(_ bucket: String, _ endpoint: String? = nil, isPathStyle: Bool? = nil) throws -> String {
+            var values = OptionValues()
+            if let endpoint { values.set(.endpoint, .text(endpoint)) }
+            if let isPathStyle { values.set(.pathStyle, .flag(isPathStyle)) }
+            return try VolumeDescription(bucket: bucket, prefix: "p", values: values, environment: [:]).server
+        }
+        let near = "http://127.0.0.1:9000"
+        #expect(try server("a", near) == server("b", near))
+        #expect(try server("a", near) != server("a", "http://127.0.0.1:9001"))
+        #expect(try server("a", near, isPathStyle: false) != server("b", near, isPathStyle: false))
+        #expect(try server("a") != server("b") && server("a") == server("a"))
+        let folders = try ["http://h:1/a/b/", "http://h:1/", "http://h:2/a/b/"].map { url in
+            try VolumeDescription(url: url, values: OptionValues()).server
+        }
+        #expect(folders == ["http://h:1", "http://h:1", "http://h:2"])
+    }
 }

@@ -144,6 +144,43 @@ def test_an_upload_waits_and_goes_on_where_it_was(far_server, far_instance, netw
     assert far_server.body_bytes() - before <= size + 3 * MIB
 
 
+@pytest.mark.limit(120)
+def test_volumes_with_one_server_ask_once_for_all(far_server, far_instance, folder, stack):
+    """What one finds out of the server the others need not: neither that it is away, nor that it is back."""
+    instance = far_instance
+    instance.configure(connect_timeout="2s", quiet_period="0s")
+    names = [f"bucket-{number}" for number in range(8)]
+    mounts = []
+    for name in names:
+        far_server.make_bucket(name)
+        mounts.append(instance.mount(f"s3://{name}"))
+        write_file(mounts[-1] / "first", b"1")
+    instance.flush()
+    far_server.kill()
+    attempts = Attempts(instance.flusher_pid(), folder, stack)
+    start = log_size(instance)
+    for mount in mounts:
+        write_file(mount / "second", b"2")
+
+    def waiting():
+        return [upload["state"] for upload in instance.uploads()] == ["waiting"] * len(names)
+
+    wait_until(waiting, 20, "all to wait")
+    port = int(far_server.address.rpartition(":")[2])
+    begun = attempts.count(port)
+    time.sleep(15)
+    attempts.stop()
+    print("attempts:", begun, attempts.count(port))
+    assert waiting() and attempts.count(port) <= begun + 2 * PROBES_OF_FIRST_MINUTE
+    assert len(events(instance, start)) == len(names), events(instance, start)
+    far_server.restart()
+    wait_until(lambda: instance.pending_files() == 0, 60, "all to go on by themselves")
+    assert len(events(instance, start)) == 2 * len(names), events(instance, start)
+    # Each would have found out in a time of its own.
+    back = sorted(event[:19] for event in events(instance, start)[len(names):])
+    assert back[-1] <= back[0] or [event[:19] for event in back].count(back[0]) >= len(names) - 1, back
+
+
 @pytest.fixture
 def resolving(make_instance, far_server, network, folder, stack, binary):
     """An instance whose endpoint is a name, and the file that resolves it (hosts(5)); its mounts are its own."""

@@ -42,6 +42,7 @@ extension Engine {
             volume.isProbing = true
             volume.lastProbe = monotonicSeconds()
             state.volumes[id] = volume
+            state.beginProbe(of: id)
             return (volume.session, volume.handed)
         }
         guard let claimed else { return }
@@ -49,6 +50,7 @@ extension Engine {
         state.inspect { $0.volumes[id]?.isProbing = false }
         guard let error = result else {
             observe(id) { volume, now in volume.succeeded(now) }
+            shareAnswer(of: id)
             return
         }
         observe(id) { volume, now in
@@ -64,6 +66,10 @@ extension Engine {
             guard !volume.facts.isOpen else { return }
             let delay = Backoff.delay(afterFailures: volume.probes, longest: 30, random: .random(in: 0..<1))
             volume.probeAt = monotonicSeconds() + delay
+        }
+        switch error.cause {
+        case .authentication, .unreachable, .temporary: noteUnanswered(id, error)
+        default: shareAnswer(of: id)
         }
     }
 

@@ -76,12 +76,15 @@ extension Engine {
                 state.refusals[row] = nil
                 return state.lackingSpace.remove(row) != nil
             }
+            var wasUnreachable = false
             observe(row.volume) { volume, now in
+                wasUnreachable = volume.isUnreachable
                 volume.succeeded(now)
                 volume.relapses = 0
                 volume.work.done += 1
                 if hadLacked { volume.space.succeed() }
             }
+            if wasUnreachable { shareAnswer(of: row.volume) }
             takeInAgain(row, session, isRound: true)
         case .failed(let failure): fail(row, session, failure)
         }
@@ -219,10 +222,12 @@ extension Engine {
         observe(session.id) { volume, time in
             volume.facts.lose(error, source: source, at: time)
             volume.trouble = error.message
+            volume.isUnreachable = error.meansNoConnection
             let now = monotonicSeconds()
             volume.relapse(now)
             if volume.probeAt == nil { volume.probeAt = max(now, volume.lastProbe + 0.2) + volume.pauseAfterRelapse }
         }
+        shareLoss(of: session.id, error)
     }
 
     /// Notes a failed attempt in the journal, with when the next one is, or that a person is needed.
@@ -285,9 +290,7 @@ extension Volume {
     mutating func succeeded(_ now: Timestamp) {
         facts.connection.observe(.online, source: "requests", at: now)
         facts.authentication.observe(.accepted, source: "requests", at: now)
-        failures = 0
-        probes = 0
-        probeAt = nil
+        answered()
         trouble = nil
     }
 

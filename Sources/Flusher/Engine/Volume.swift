@@ -32,6 +32,8 @@ struct Volume: Sendable {
     var probeAt: Double?
     var probes = 0
     var isProbing = false
+    /// No connection to its server came about, which is so for all volumes on it.
+    var isUnreachable = false
     var lastProbe: Double = 0
     /// How often in a row it answered when asked, and was away again before any work came through.
     var relapses = 0
@@ -86,6 +88,14 @@ struct Volume: Sendable {
     /// all the rest twice a second.
     var pauseAfterRelapse: Double {
         relapses <= 5 ? 0.1 : Backoff.delay(afterFailures: relapses - 5, longest: 30, random: .random(in: 0..<1))
+    }
+
+    /// Nothing is left to find out about the way to the remote.
+    mutating func answered() {
+        failures = 0
+        probes = 0
+        probeAt = nil
+        isUnreachable = false
     }
 
     /// Asks the remote as soon as possible, but not more often than once a second.
