@@ -3,6 +3,14 @@
 
 internal import Platform
 
+/// The network interfaces that traffic leaves by.
+struct Ways: Hashable {
+    /// Where what is meant for other networks leaves; nil: nowhere.
+    var usual: String?
+    /// Others, that remotes are reached through.
+    var others: Set<String> = []
+}
+
 /// A service on the system bus that is asked for observations, and when it is to be asked again.
 struct BusService {
     let name: String
@@ -15,10 +23,10 @@ struct BusService {
 extension BusService {
     /// What is asked for, in this order.
     ///
-    /// `interface` names the network interface that traffic leaves by.
-    static func all(interface: @escaping () -> String?) -> [BusService] {
+    /// `ways` names the network interfaces that traffic leaves by.
+    static func all(ways: @escaping () -> Ways) -> [BusService] {
         [
-            networkManager(interface), upower, login,
+            networkManager(ways), upower, login,
             profiles("org.freedesktop.UPower.PowerProfiles", "/org/freedesktop/UPower/PowerProfiles"),
             profiles("net.hadess.PowerProfiles", "/net/hadess/PowerProfiles"),
         ]
@@ -29,10 +37,11 @@ extension BusService {
     private static let manager = "org.freedesktop.NetworkManager"
     private static let managerPath = "/org/freedesktop/NetworkManager"
 
-    private static func networkManager(_ interface: @escaping () -> String?) -> BusService {
+    private static func networkManager(_ ways: @escaping () -> Ways) -> BusService {
         let interfaces = [manager, manager + ".Device", manager + ".Connection.Active"]
         return BusService(name: manager, interfaces: interfaces) { bus throws(BusError) in
-            guard let bus else { return [.network(nil)] }
+            let ways = ways()
+            guard let bus else { return [.network(nil)] + ways.others.map { .device($0, nil) } }
             let properties = try bus.properties(of: manager, at: managerPath, service: manager)
             var reading = NetworkReading(
                 metered: properties.number("Metered") ?? 0,
@@ -40,7 +49,7 @@ extension BusService {
                 connectionType: properties.text("PrimaryConnectionType") ?? ""
             )
             var connection = properties.text("PrimaryConnection")
-            if let device = device(of: interface(), bus) {
+            if let device = device(of: ways.usual, bus) {
                 if let metered = device.number("Metered"), metered != 0 { reading.metered = metered }
                 if let own = device.text("ActiveConnection"), own != "/" {
                     connection = own
@@ -48,9 +57,26 @@ extension BusService {
                 }
             }
             describe(connection, &reading, bus)
-            return [.network(reading)]
+            return [.network(reading)] + ways.others.sorted().map { .device($0, network(behind: $0, reading, bus)) }
         }
     }
+
+    /// What NetworkManager knows of the network behind an interface; `usual` is that of the usual way.
+    private static func network(
+        behind interface: String,
+        _ usual: NetworkReading,
+        _ bus: BusConnection
+    ) -> NetworkReading? {
+        guard let device = device(of: interface, bus) else { return nil }
+        var reading = NetworkReading(metered: device.number("Metered") ?? 0)
+        // What goes through a tunnel goes over another network as well, most likely the usual one.
+        if reading.metered == 0, tunnels.contains(device.number("DeviceType") ?? 0) { return usual }
+        describe(device.text("ActiveConnection"), &reading, bus)
+        return reading
+    }
+
+    /// NM_DEVICE_TYPE_TUN, IP_TUNNEL and WIREGUARD (nm-dbus-interface.h).
+    private static let tunnels: Set<UInt32> = [16, 17, 29]
 
     /// What NetworkManager knows of the interface that our traffic takes.
     ///

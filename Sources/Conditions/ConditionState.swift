@@ -12,9 +12,9 @@ package struct ConditionState: Sendable {
     /// How long something must have been better before it counts, in seconds.
     package static let settlingTime = 5.0
 
-    private var metered: SettlingFact<MachineFacts.Metering>
-    private var lowData: SettlingFact<MachineFacts.Answer>
-    private var cellular: SettlingFact<MachineFacts.Answer>
+    private var network: NetworkState
+    /// The networks behind other interfaces than that of the usual way.
+    private var others: [String: NetworkState] = [:]
     private var connectivity: SettlingFact<MachineFacts.Connectivity>
     private var route: SettlingFact<MachineFacts.Route>
     private var power: SettlingFact<MachineFacts.Power>
@@ -22,6 +22,7 @@ package struct ConditionState: Sendable {
     private var profile: SettlingFact<MachineFacts.Profile>
     private var known: MachineFacts
     private let lowDataNetworks: Set<String>
+    private let settlingTime: Double
 
     private var upower: PowerReading?
     private var supplies: PowerReading?
@@ -35,11 +36,10 @@ package struct ConditionState: Sendable {
         settlingTime: Double = Self.settlingTime
     ) {
         self.lowDataNetworks = lowDataNetworks
+        self.settlingTime = settlingTime
         let none = MachineFacts(at: now)
         known = none
-        lowData = SettlingFact(none.lowData, settlingTime: settlingTime) { $0 == .yes ? 1 : 0 }
-        metered = SettlingFact(none.metered, settlingTime: settlingTime) { $0.isMetered ? 1 : 0 }
-        cellular = SettlingFact(none.cellular, settlingTime: settlingTime) { $0 == .yes ? 1 : 0 }
+        network = NetworkState(at: now, lowDataNetworks: lowDataNetworks, settlingTime: settlingTime)
         connectivity = SettlingFact(none.connectivity, settlingTime: settlingTime) { $0 == .portal ? 1 : 0 }
         route = SettlingFact(none.route, settlingTime: settlingTime) { $0 == .none ? 1 : 0 }
         power = SettlingFact(none.power, settlingTime: settlingTime) { $0 == .battery ? 1 : 0 }
@@ -50,9 +50,8 @@ package struct ConditionState: Sendable {
     /// What is known now.
     package var facts: MachineFacts {
         var facts = known
-        facts.metered = metered.fact
-        facts.lowData = lowData.fact
-        facts.cellular = cellular.fact
+        facts.network = network.facts
+        facts.others = others.mapValues(\.facts)
         facts.connectivity = connectivity.fact
         facts.route = route.fact
         facts.power = power.fact
@@ -64,7 +63,14 @@ package struct ConditionState: Sendable {
     /// Takes in what a source says.
     package mutating func observe(_ observation: Observation, at now: Moment) {
         switch observation {
-        case .network(let reading): observe(reading, at: now)
+        case .network(let reading):
+            network.observe(reading, at: now)
+            connectivity.observe(
+                reading?.reach ?? .unknown,
+                source: reading == nil ? "none" : "NetworkManager",
+                at: now
+            )
+        case .device(let interface, let reading): others[interface]?.observe(reading, at: now)
         case .route(let reading): route.observe(reading, source: reading == .unknown ? "none" : "kernel", at: now)
         case .power(let reading):
             upower = reading
@@ -81,14 +87,24 @@ package struct ConditionState: Sendable {
         }
     }
 
+    /// What is told of the networks behind other interfaces counts for these.
+    package mutating func watch(_ interfaces: Set<String>, at now: Timestamp) {
+        others = others.filter { interfaces.contains($0.key) }
+        for interface in interfaces where others[interface] == nil {
+            others[interface] = NetworkState(at: now, lowDataNetworks: lowDataNetworks, settlingTime: settlingTime)
+        }
+    }
+
     /// The machine's connections with others are not what they were.
     package mutating func noteNetworkChange() { known.networkChanges += 1 }
 
+    /// The kernel has other routes, to wherever.
+    package mutating func noteRoutes() { known.routeNews += 1 }
+
     /// Lets time pass.
     package mutating func advance(to now: Moment) {
-        metered.advance(to: now)
-        lowData.advance(to: now)
-        cellular.advance(to: now)
+        network.advance(to: now)
+        for interface in others.keys { others[interface]?.advance(to: now) }
         connectivity.advance(to: now)
         route.advance(to: now)
         power.advance(to: now)
@@ -98,25 +114,11 @@ package struct ConditionState: Sendable {
 
     /// When ``advance(to:)`` changes something, in seconds of uptime; nil: not by time alone.
     package var settlesAt: Double? {
-        [
-            metered.settlesAt, lowData.settlesAt, cellular.settlesAt, connectivity.settlesAt, route.settlesAt,
-            power.settlesAt,
-            charge.settlesAt, profile.settlesAt,
-        ].compactMap(\.self).min()
-    }
-
-    private mutating func observe(_ reading: NetworkReading?, at now: Moment) {
-        let source = reading == nil ? "none" : "NetworkManager"
-        known.connection.observe(reading?.title ?? "", source: source, at: now.time)
-        if !lowDataNetworks.isEmpty {
-            let names = reading?.names ?? []
-            let isNamed = !names.isDisjoint(with: lowDataNetworks)
-            let answer: MachineFacts.Answer = names.isEmpty ? .unknown : isNamed ? .yes : .no
-            lowData.observe(answer, source: answer == .unknown ? "none" : "low_data_networks", at: now)
-        }
-        metered.observe(reading?.metering ?? .unknown, source: source, at: now)
-        cellular.observe(reading?.cellular ?? .unknown, source: source, at: now)
-        connectivity.observe(reading?.reach ?? .unknown, source: source, at: now)
+        let networks = [network.settlesAt] + others.values.map(\.settlesAt)
+        let times = [
+            connectivity.settlesAt, route.settlesAt, power.settlesAt, charge.settlesAt, profile.settlesAt,
+        ]
+        return (networks + times).compactMap(\.self).min()
     }
 
     /// UPower knows batteries best, the kernel's files tell the same without it, logind only where power comes from.

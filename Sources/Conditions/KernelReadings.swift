@@ -14,15 +14,18 @@ enum RouteReader {
 
     /// The name of the interface that what is meant for other networks leaves by; nil when there is none.
     static func interface() -> String? {
-        for address in elsewhere {
-            let index = moorage_route_interface(address)
-            guard index > 0 else { continue }
-            var name = [CChar](repeating: 0, count: Int(IF_NAMESIZE))
-            guard if_indextoname(UInt32(index), &name) != nil else { continue }
-            let text = String(decoding: name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
-            if text != "lo" { return text }
-        }
+        for address in elsewhere { if let name = interface(to: address) { return name } }
         return nil
+    }
+
+    /// The name of the interface that an address in numbers is reached through; nil when there is none but loopback.
+    static func interface(to address: String) -> String? {
+        let index = moorage_route_interface(address)
+        guard index > 0 else { return nil }
+        var name = [CChar](repeating: 0, count: Int(IF_NAMESIZE))
+        guard if_indextoname(UInt32(index), &name) != nil else { return nil }
+        let text = String(decoding: name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        return text == "lo" ? nil : text
     }
 
     static func read() -> MachineFacts.Route {

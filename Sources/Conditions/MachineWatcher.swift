@@ -13,8 +13,14 @@ package protocol ConditionSource: Sendable {
     ///
     /// With the facts comes whether everybody was asked by now.
     func start(_ report: @escaping @Sendable (_ facts: MachineFacts, _ isComplete: Bool) -> Void) throws(SystemError)
+    /// Remotes are reached through these interfaces: what is known of the networks behind them is told too.
+    func watch(_ interfaces: Set<String>)
     /// Tells no more, soon.
     func stop()
+}
+
+extension ConditionSource {
+    package func watch(_ interfaces: Set<String>) {}
 }
 
 /// Watches the machine: the system bus, the kernel's routes and its power supplies.
@@ -27,6 +33,7 @@ package final class MachineWatcher: ConditionSource {
     /// Written to when the thread is to end.
     private let wakeUp: FileDescriptor
     private let isStopping = Lock(false)
+    private let interfaces = Lock<Set<String>>([])
 
     /// `systemFolder` is `/sys`, or what stands in for it; `lowDataNetworks` names the connections over which the user
     /// wants little sent.
@@ -44,13 +51,31 @@ package final class MachineWatcher: ConditionSource {
         try Thread.detached(name: "conditions") {
             let state = ConditionState(at: .now(), lowDataNetworks: self.lowDataNetworks)
             let supplies = SupplyReader(root: self.systemFolder)
-            let loop = WatchLoop(state, supplies: supplies, wakeUp: self.wakeUp.raw, report: report)
+            let loop = WatchLoop(
+                state,
+                supplies: supplies,
+                wakeUp: self.wakeUp.raw,
+                interfaces: { self.interfaces.withLock { $0 } },
+                report: report
+            )
             while !self.isStopping.withLock({ $0 }) { loop.turn() }
         }
     }
 
+    package func watch(_ interfaces: Set<String>) {
+        let isNews = self.interfaces.withLock { known in
+            defer { known = interfaces }
+            return known != interfaces
+        }
+        if isNews { wake() }
+    }
+
     package func stop() {
         isStopping.withLock { $0 = true }
+        wake()
+    }
+
+    private func wake() {
         let one: [UInt8] = [1, 0, 0, 0, 0, 0, 0, 0]
         try? wakeUp.write(one)
     }

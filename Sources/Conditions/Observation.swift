@@ -7,6 +7,8 @@ package import Policy
 package enum Observation: Hashable, Sendable {
     /// NetworkManager.
     case network(NetworkReading?)
+    /// The same for the network behind an interface that is not the usual way; nil where it knows nothing of it.
+    case device(String, NetworkReading?)
     /// The kernel's routes and addresses.
     case route(MachineFacts.Route)
     /// UPower.

@@ -29,6 +29,8 @@ final class WatchLoop {
     private let routeMonitor = KernelMonitor.routes()
     private let deviceMonitor = KernelMonitor.devices()
     private let way = Way()
+    /// The interfaces that remotes are reached through.
+    private let interfaces: () -> Set<String>
     private var bus: BusConnection?
     private var services: [Watched]
     private var state: ConditionState
@@ -38,24 +40,27 @@ final class WatchLoop {
     private var kernelDueAt = 0.0
     private var kernelAskedAt = -1.0
     private var picture: NetworkPicture?
+    private var hasRouteNews = false
 
     /// Where our traffic leaves, as the kernel said last.
     private final class Way {
-        var interface: String?
+        var now = Ways()
     }
 
     init(
         _ state: ConditionState,
         supplies: SupplyReader,
         wakeUp: Int32,
+        interfaces: @escaping () -> Set<String>,
         report: @escaping @Sendable (MachineFacts, Bool) -> Void
     ) {
         self.state = state
+        self.interfaces = interfaces
         self.supplies = supplies
         self.wakeUp = wakeUp
         self.report = report
         let way = way
-        services = BusService.all { way.interface }.map { Watched(service: $0) }
+        services = BusService.all { way.now }.map { Watched(service: $0) }
     }
 
     /// Asks who is due, tells what came of it, and sleeps until there is news.
@@ -80,13 +85,22 @@ final class WatchLoop {
         kernelDueAt = kernelAskedAt + Self.longestPause
         state.observe(.route(RouteReader.read()), at: .now)
         state.observe(.supplies(supplies.read()), at: .now)
+        if hasRouteNews { state.noteRoutes() }
+        hasRouteNews = false
         let picture = NetworkPicture()
         if picture != self.picture { state.noteNetworkChange() }
         self.picture = picture
-        let interface = RouteReader.interface()
-        guard interface != way.interface else { return }
-        way.interface = interface
-        // Another device is to be asked for.
+        takeWays()
+    }
+
+    /// Takes in through which interfaces traffic goes now.
+    private func takeWays() {
+        let usual = RouteReader.interface()
+        let ways = Ways(usual: usual, others: interfaces().filter { $0 != usual })
+        guard ways != way.now else { return }
+        way.now = ways
+        state.watch(ways.others, at: .now())
+        // Other devices are to be asked for.
         for index in services.indices { services[index].dueAt = 0 }
     }
 
@@ -169,8 +183,12 @@ final class WatchLoop {
     }
 
     private func takeNews() {
+        var number: UInt64 = 0
+        // eventfd(2): reading takes what was written; nothing was: it says so at once.
+        if read(wakeUp, &number, MemoryLayout.size(ofValue: number)) > 0 { kernelDueAt = 0 }
         let hasRoutes = routeMonitor?.drain() ?? false
         let hasDevices = deviceMonitor?.drain() ?? false
+        if hasRoutes { hasRouteNews = true }
         if hasRoutes || hasDevices { kernelDueAt = min(kernelDueAt, kernelAskedAt + Self.shortestPause) }
         guard let bus else { return }
         do throws(BusError) {

@@ -136,11 +136,17 @@ package struct VolumeDescription: Codable, Hashable, Sendable {
 
     /// Whether the remote's name is that of this machine itself.
     package var isOnThisMachine: Bool {
+        guard let host = authorityHost else { return false }
+        return host == "localhost" || isLoopback(host[...]) || host == "::1"
+    }
+
+    /// The host in the URL of the remote, or of its server: a name or an address, without brackets; nil when none is given.
+    package var authorityHost: String? {
         let parts = (url ?? endpoint ?? "").split(separator: "/", maxSplits: 2)
-        guard parts.count >= 2 else { return false }
+        guard parts.count >= 2 else { return nil }
         let authority = parts[1]
         let host = authority.first == "[" ? authority.dropFirst().prefix { $0 != "]" } : authority.prefix { $0 != ":" }
-        return host == "localhost" || isLoopback(host) || host == "::1"
+        return String(host)
     }
 
     /// Whether a host is written as an address of 127.0.0.0/8.

@@ -50,6 +50,8 @@ package struct PolicyReport: Codable, Sendable {
         package var rules: UploadConditions
         /// Why those wait now; empty: nothing of the machine's conditions is in their way.
         package var holds: [UploadReport.Waiting]
+        /// The network interface that it is reached through; nil: unknown, or none but this machine's own.
+        package var interface: String?
 
         package init(
             id: String,
@@ -71,6 +73,7 @@ package struct PolicyReport: Codable, Sendable {
             case transferClass = "class"
             case rules
             case holds
+            case interface
         }
     }
 

@@ -76,8 +76,13 @@ package struct MachineFacts: Hashable, Sendable {
     /// Whether the machine is so hot that it is slowed down.
     package var heat: Fact<Answer>
 
+    /// The networks behind other interfaces than that of the usual way, where a remote is reached through them.
+    package var others: [String: NetworkFacts] = [:]
+
     /// How often the way to others changed since somebody looks: an interface went up or down, an address came.
     package var networkChanges = 0
+    /// How often the kernel had news of its routes since somebody looks, whatever they were.
+    package var routeNews = 0
 
     /// Nothing is known.
     package init(at now: Timestamp) {

@@ -41,6 +41,31 @@ import Testing
         #expect(facts.cellular.value == (type.isEmpty ? .unknown : type == "gsm" || type == "cdma" ? .yes : .no))
     }
 
+    @Test func networksBehindOtherInterfacesAreToldApart() throws {
+        var state = ConditionState(at: start, lowDataNetworks: ["Train"], settlingTime: 5)
+        state.observe(.network(NetworkReading(metered: 1, connectionType: "gsm", connectionName: "Modem")), at: at(0))
+        state.observe(.device("cable", NetworkReading(metered: 4)), at: at(0))
+        #expect(state.facts.others.isEmpty && state.facts.through("cable") == state.facts)
+
+        state.watch(["cable", "wifi"], at: start)
+        state.observe(.device("cable", NetworkReading(metered: 4, connectionType: "802-3-ethernet")), at: at(1))
+        state.observe(.device("wifi", NetworkReading(metered: 3, connectionName: "Train")), at: at(1))
+        let (cable, wifi) = (state.facts.through("cable"), state.facts.through("wifi"))
+        #expect(cable.metered.value == .guessedNo && cable.cellular.value == .no && cable.lowData.value == .unknown)
+        #expect(wifi.metered.value == .guessedYes && wifi.lowData.value == .yes && wifi.connection.value == "Train")
+        #expect(state.facts.metered.value == .yes && state.facts.through(nil).cellular.value == .yes)
+        #expect(cable.power == state.facts.power && cable.route == state.facts.route)
+
+        // Each settles by itself, and what is not watched any more is forgotten.
+        state.observe(.device("wifi", nil), at: at(10))
+        #expect(state.facts.through("wifi").metered.value == .guessedYes && state.settlesAt == 65)
+        state.advance(to: at(16))
+        #expect(state.facts.through("wifi").metered.value == .unknown)
+        state.watch(["cable"], at: start)
+        #expect(state.facts.others.keys.sorted() == ["cable"])
+        #expect(state.facts.through("wifi").metered.value == .yes)
+    }
+
     @Test func connectivityHasTheNumbersOfNetworkManager() {
         let expected: [MachineFacts.Connectivity] = [.unknown, .none, .portal, .limited, .full, .unknown]
         for (number, value) in expected.enumerated() {

@@ -34,12 +34,13 @@ enum PolicyText {
     /// What holds the uploads of each volume.
     static func volumes(_ report: PolicyReport) -> [String] {
         report.volumes.flatMap { volume in
-            let remote = Console.oneLine(volume.remote)
-            guard !volume.holds.isEmpty else { return ["\(remote) (\(volume.transferClass)): nothing holds uploads"] }
+            let way = volume.interface.map { ", through \(Console.oneLine($0))" } ?? ""
+            let remote = "\(Console.oneLine(volume.remote)) (\(volume.transferClass)\(way))"
+            guard !volume.holds.isEmpty else { return ["\(remote): nothing holds uploads"] }
             let reasons = volume.holds.map { hold in
                 Console.oneLine("  \(hold.reason) since \(hold.since)\(hold.detail.map { ": \($0)" } ?? "")")
             }
-            return ["\(remote) (\(volume.transferClass)): uploads are held"] + reasons
+            return ["\(remote): uploads are held"] + reasons
         }
     }
 

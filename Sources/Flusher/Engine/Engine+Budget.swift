@@ -41,11 +41,9 @@ extension Engine {
     func countSentBytes(isLast: Bool = false) {
         let clock = SystemLocalClock()
         let budget: ByteBudget? = state.inspect { state in
-            let total = state.volumes.values.reduce(Int64(0)) { $0 + $1.session.sent.total }
-            let news = max(0, total - state.policy.countedBytes)
-            state.policy.countedBytes = total
             let now = Timestamp.now()
-            guard state.policy.facts(now: now).metered.value.isMetered, news > 0 else {
+            let news = state.takeCostlyBytes(now)
+            guard news > 0 else {
                 return isLast && state.policy.budget != state.policy.savedBudget ? state.policy.budget : nil
             }
             state.policy.budget.note(news, at: now, clock)
@@ -62,5 +60,19 @@ extension Engine {
         } catch {
             Log.warning("flusher", error.description)
         }
+    }
+}
+
+extension Engine.State {
+    /// How many bytes went over networks that cost since the last time.
+    fileprivate mutating func takeCostlyBytes(_ now: Timestamp) -> Int64 {
+        var costly: Int64 = 0
+        for (id, volume) in volumes {
+            let total = volume.session.sent.total
+            let news = max(0, total - volume.countedBytes)
+            volumes[id]?.countedBytes = total
+            if policy.facts(now: now, through: volume.interface).metered.value.isMetered { costly += news }
+        }
+        return costly
     }
 }

@@ -35,13 +35,15 @@ extension Engine {
 
     /// Takes in what is known of the machine now.
     func take(_ facts: MachineFacts, isComplete: Bool) {
-        let isOther = state.update { state in
+        let (isOther, hasRoutes) = state.update { state in
             let isOther = state.policy.observed.networkChanges != facts.networkChanges && state.policy.isWatched
+            let hasRoutes = state.policy.observed.routeNews != facts.routeNews
             state.policy.observed = facts
             if isComplete { state.policy.isWatched = true }
-            return isOther
+            return (isOther, hasRoutes)
         }
         if isOther { noteNetworkChange() }
+        if hasRoutes { noteOtherRoutes(isNamed: false) }
         applyPolicy()
     }
 
@@ -190,8 +192,6 @@ extension Engine {
         var budget = ByteBudget()
         /// What of it is written down.
         var savedBudget = ByteBudget()
-        /// How much was sent in all when it was counted last.
-        var countedBytes: Int64 = 0
         /// Work that is let end what is nearly done, and until when (monotonic seconds).
         var stops: [(job: RunningJob, end: Double)] = []
         var limits = LimitState()
@@ -206,9 +206,9 @@ extension Engine {
             return limits.isEmpty ? nil : budget.hold(limits, at: now, clock)
         }
 
-        /// The facts, with what a person says of them.
-        func facts(now: Timestamp) -> MachineFacts {
-            var facts = observed
+        /// The facts, with what a person says of them; those for what leaves by an interface, where one is named.
+        func facts(now: Timestamp, through interface: String? = nil) -> MachineFacts {
+            var facts = observed.through(interface)
             facts.pressure = pressure
             facts.heat = heat
             if let entry = overrides["metered"] {
@@ -261,7 +261,7 @@ extension Engine.State {
 
     /// Why the machine's conditions hold the work of a volume, by the number of its rules.
     func held(by volume: Volume, now: Timestamp) -> [HeldRules] {
-        let facts = policy.facts(now: now)
+        let facts = policy.facts(now: now, through: volume.interface)
         let moment = PolicyMoment(now: now, clock: policy.clock, quota: policy.quota(now: now))
         return volume.rules.rules.enumerated().map { number, rules in
             let before = volume.facts.held.indices.contains(number) ? volume.facts.held[number] : HeldRules()

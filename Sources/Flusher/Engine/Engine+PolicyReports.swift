@@ -14,22 +14,37 @@ extension Engine {
         return state.inspect { state in
             let volumes = state.volumes.values.sorted { $0.session.id < $1.session.id }.map { volume in
                 let conditions = volume.rules.conditions[0]
-                return PolicyReport.Volume(
+                var report = PolicyReport.Volume(
                     id: volume.session.id,
                     remote: volume.session.description.remote,
                     transferClass: TransferRules(conditions).transferClass.rawValue,
                     rules: conditions,
                     holds: volume.facts.holds.map { UploadReport.Waiting($0) }
                 )
+                report.interface = volume.interface
+                return report
             }
             var report = PolicyReport(
-                conditions: state.policy.facts(now: .now()).report(.now()),
+                conditions: state.policy.conditionReports(.now()),
                 overrides: state.policy.overrides.entries.map { PolicyReport.Override($0) },
                 volumes: volumes
             )
             report.limits = state.limitReports
             return report
         }
+    }
+}
+
+extension Engine.PolicyState {
+    /// Every fact, also of the networks that are not the usual way, by its name and their interface.
+    func conditionReports(_ now: Timestamp) -> [String: ConditionReport] {
+        var reports = facts(now: now).report(now)
+        for interface in observed.others.keys {
+            let own = facts(now: now, through: interface).report(now)
+            for name in ["metered", "low-data", "cellular"] { reports["\(name):\(interface)"] = own[name] }
+            reports["network:\(interface)"] = own["connection"]
+        }
+        return reports
     }
 }
 

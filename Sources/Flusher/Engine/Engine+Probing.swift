@@ -26,6 +26,7 @@ extension Engine {
     func noteNetworkChange() {
         Log.info("flusher", "the network has changed")
         options.renewConnections()
+        noteOtherRoutes()
         state.update { state in
             let now = monotonicSeconds()
             for id in Array(state.volumes.keys) where state.volumes[id]?.facts.isOpen == false {

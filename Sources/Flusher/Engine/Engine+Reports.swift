@@ -17,7 +17,7 @@ extension Engine {
         _ = sessions(UploadSelection())
         let volumes = state.inspect { Array($0.volumes.values) }.sorted { $0.session.id < $1.session.id }
         let now = Timestamp.now()
-        var conditions = state.inspect { $0.policy.facts(now: now) }.report(now)
+        var conditions = state.inspect { $0.policy.conditionReports(now) }
         for volume in volumes {
             let id = volume.session.id
             conditions["connection:\(id)"] = ConditionReport(volume.facts.connection, now) { $0.rawValue }

@@ -69,6 +69,7 @@ extension Engine {
                 volume.handed = state.credentials[description.id] ?? state.credentials[nil]
                 if let old = state.volumes[description.id] {
                     volume.facts = old.facts
+                    volume.interface = old.interface
                     // Numbers of rules would mean others.
                     if volume.rules.hasPatterns(of: old.rules) {
                         volume.rules = old.rules.with(description)
@@ -84,6 +85,7 @@ extension Engine {
             }
             Log.info("flusher", "opened \(description.remote)")
             tellGate(of: description.id)
+            noteOtherRoutes()
         } catch {
             Log.error("flusher", "\(description.remote): \(error)")
             state.update { $0.failed[description.id] = error.description }

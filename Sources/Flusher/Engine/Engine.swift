@@ -25,6 +25,7 @@ final class Engine: Sendable {
         /// Credentials handed over, by volume; nil for those of every volume that has none of its own.
         var credentials: [String?: HandedCredentials] = [:]
         var scanAt: Double = 0
+        var routes = RouteTimes()
         var maintainAt: Double = 0
         var auditAt: Double = 0
         var policyAt: Double = 0
@@ -95,6 +96,8 @@ final class Engine: Sendable {
         watchSleep()
         try run("coordinator") { self.coordinate() }
         try run("prober") { self.probe() }
+        // Nobody waits for its end, as names may take long to be looked up.
+        try Thread.detached(name: "routes") { self.watchRoutes() }
         try run("maintenance") { self.maintain() }
         try run("activity") { self.watchActivity() }
         try hooks.start()

@@ -12,6 +12,8 @@ internal import Policy
 struct Volume: Sendable {
     let session: VolumeSession
     var facts: VolumeFacts
+    /// The network interface that its remote is reached through; nil: unknown, or this machine's own.
+    var interface: String?
     /// What its rows go by.
     var rules: RuleTable
     /// The newest change of the journal taken in.
@@ -47,6 +49,8 @@ struct Volume: Sendable {
     var recoverAt: Double = 0
     var hasOpenRows = false
     var wasDrained = true
+    /// How much was sent when it was counted last, in bytes.
+    var countedBytes: Int64 = 0
     var space = SpaceWait()
     var work = WorkDone()
     /// Rows that wait for longer than their lifetime.
