@@ -32,6 +32,7 @@ package enum OptionName: String, Hashable, Sendable, CaseIterable {
     case allowCellular = "allow_cellular"
     case allowPowerSaver = "allow_power_saver"
     case discretionary
+    case discretionaryAbove = "discretionary_above"
     case requirePower = "require_power"
     case batteryMinimum = "battery_min"
     case window

@@ -11,8 +11,8 @@ extension OptionName {
             accessDefinition
         case .uploadProtocol, .partSize, .quietPeriod, .lateRequests, .parallelFiles, .parallelParts:
             uploadDefinition
-        case .allowExpensive, .allowConstrained, .allowCellular, .allowPowerSaver, .discretionary, .requirePower,
-            .batteryMinimum, .lowDataNetworks:
+        case .allowExpensive, .allowConstrained, .allowCellular, .allowPowerSaver, .discretionary, .discretionaryAbove,
+            .requirePower, .batteryMinimum, .lowDataNetworks:
             conditionDefinition
         case .window, .notBefore, .deadline, .priority, .lifetime, .retryBase, .retryCap, .expensiveDaily,
             .expensiveMonthly:
@@ -144,6 +144,14 @@ extension OptionName {
                 "false",
                 "",
                 "It has time: send only on external power, over networks that cost nothing, whatever else is allowed."
+            )
+        case .discretionaryAbove:
+            row(
+                .bytes(1...1 << 50),
+                .policy,
+                nil,
+                "SIZE",
+                "Files of this size or more have time, as with discretionary."
             )
         case .requirePower:
             row(.flag, .policy, "false", "", "Send only on external power, unless asked.")

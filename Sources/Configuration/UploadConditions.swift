@@ -4,8 +4,8 @@
 extension OptionName {
     /// The settings that say when uploads go that nobody waits for, of all volumes, of one, or of paths in it.
     package static let conditions: [OptionName] = [
-        .allowExpensive, .allowConstrained, .allowCellular, .allowPowerSaver, .discretionary, .requirePower,
-        .batteryMinimum, .window, .notBefore, .deadline, .priority, .lifetime, .retryBase, .retryCap,
+        .allowExpensive, .allowConstrained, .allowCellular, .allowPowerSaver, .discretionary, .discretionaryAbove,
+        .requirePower, .batteryMinimum, .window, .notBefore, .deadline, .priority, .lifetime, .retryBase, .retryCap,
     ]
     /// The settings that bound what goes over networks that cost, of all volumes together.
     package static let budgets: [OptionName] = [.expensiveDaily, .expensiveMonthly]
@@ -30,6 +30,8 @@ package struct UploadConditions: Hashable, Sendable {
     package var allowCellular: Bool { values.flag(.allowCellular) }
     package var allowPowerSaver: Bool { values.flag(.allowPowerSaver) }
     package var discretionary: Bool { values.flag(.discretionary) }
+    /// Bytes; nil: however large.
+    package var discretionaryAbove: Int64? { values.number(.discretionaryAbove) }
     package var requirePower: Bool { values.flag(.requirePower) }
     /// Percent, 0 to 100.
     package var batteryMinimum: Int { Int(values.number(.batteryMinimum) ?? 20) }

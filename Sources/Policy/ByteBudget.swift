@@ -58,6 +58,26 @@ package struct ByteBudget: Hashable, Sendable {
         return left.min().map { max(0, $0) }
     }
 
+    /// How many bytes may still go, and until when there are no more; nil: any number.
+    ///
+    /// In steps of a part of the limit, rounded down, so that it does not change with every byte.
+    package func room(_ limits: Limits, at now: Timestamp, _ clock: any LocalClock) -> (bytes: Int64, until: Timestamp)?
+    {
+        let wall = WallTime(now, clock)
+        func left(_ limit: Int64?, _ used: Int64) -> Int64? {
+            limit.map { limit in
+                let step = max(1, limit / Self.steps)
+                return max(0, limit - used) / step * step
+            }
+        }
+        let day = left(limits.daily, dayBytes).map { ($0, WallTime(day: wall.day + 1, second: 0).moment(clock)) }
+        let month = left(limits.monthly, monthBytes).map { ($0, Self.nextMonth(wall, clock)) }
+        guard let day, let month else { return day ?? month }
+        return month.0 <= day.0 ? month : day
+    }
+
+    private static let steps: Int64 = 64
+
     /// Why nothing may go now, until the day or the month is over; nil: something may.
     package func hold(_ limits: Limits, at now: Timestamp, _ clock: any LocalClock) -> Waiting? {
         let wall = WallTime(now, clock)

@@ -51,11 +51,19 @@ package struct HeldRules: Hashable, Sendable {
     package var risen: [Waiting]
     /// Whether it has time.
     package var isDiscretionary: Bool
+    /// How much may go before it is held again.
+    package var room: TransferRoom
 
-    package init(discretionary: [Waiting] = [], risen: [Waiting] = [], isDiscretionary: Bool = false) {
+    package init(
+        discretionary: [Waiting] = [],
+        risen: [Waiting] = [],
+        isDiscretionary: Bool = false,
+        room: TransferRoom = TransferRoom()
+    ) {
         self.discretionary = discretionary
         self.risen = risen
         self.isDiscretionary = isDiscretionary
+        self.room = room
     }
 
     /// What holds work by these rules alone.
@@ -97,6 +105,8 @@ package struct WorkFacts: Hashable, Sendable {
     package var isDiscretionary = false
     /// How much is left to send, in bytes.
     package var remaining: Int64 = 0
+    /// It goes in one piece: what is cut is sent again from the beginning.
+    package var isWhole = false
 
     package init(
         changed: Timestamp,

@@ -59,19 +59,33 @@ extension Policy {
 
     /// What holds work now, of what the machine's conditions and the rules give.
     ///
-    /// Nobody's wish makes a way where there is none.
-    package static func holds(of work: WorkFacts, volume: VolumeFacts, now: Timestamp) -> [Waiting] {
+    /// Nobody's wish makes a way where there is none. `isBegun`: it is under way, and whether it fits was asked before.
+    package static func holds(
+        of work: WorkFacts,
+        volume: VolumeFacts,
+        now: Timestamp,
+        isBegun: Bool = false
+    ) -> [Waiting] {
         let held = rules(work, volume)
         if work.isForced { return held.usual.filter(\.reason.isBeyondWishes) }
         let isRisen = isRisen(work, volume: volume, now: now)
         let isDiscretionary = (held.isDiscretionary || work.isDiscretionary) && !isRisen
         let isDue = isDue(work, volume: volume, now: now)
-        return (isDiscretionary ? held.discretionary : held.risen).filter { hold in
+        let holds = (isDiscretionary ? held.discretionary : held.risen).filter { hold in
             // What was found to end by itself has ended, also before anybody looked again.
             if let until = hold.until, until <= now { return false }
             return !isDue || hold.reason != .window
         }
+        guard work.isWhole, !isBegun else { return holds }
+        let tight = held.room.holds(size: work.remaining, rate: believed(volume.rate), now: now)
+        return holds
+            + tight.filter { hold in
+                !holds.contains { $0.reason == hold.reason } && !(isDue && hold.reason == .window)
+            }
     }
+
+    /// A rate as far as it is believed; 0: unknown.
+    private static func believed(_ rate: Double) -> Double { rate > 0 ? max(rate, leastRate) : 0 }
 
     /// When time alone changes what holds work, or where it stands; nil: never.
     package static func nextTurn(_ work: WorkFacts, volume: VolumeFacts, now: Timestamp) -> Timestamp? {
@@ -81,6 +95,13 @@ extension Policy {
             turns.append(work.changed.advanced(bySeconds: longestDeferral))
         }
         if let start = latestStart(work, volume) { turns.append(start) }
+        if work.isWhole {
+            let room = rules(work, volume).room
+            if let start = room.lastStart(size: work.remaining, rate: believed(volume.rate), now: now) {
+                // Up to then it fits.
+                turns.append(start.advanced(bySeconds: 0.001))
+            }
+        }
         return turns.filter { $0 > now }.min()
     }
 

@@ -22,6 +22,8 @@ package struct TransferRules: Hashable, Sendable {
     package var allowsPowerSaver: Bool
     /// Whether they are ``TransferClass/discretionary``.
     package var isDiscretionary: Bool
+    /// From which size on one is, in bytes; nil: however large, it is not for its size.
+    package var discretionarySize: Int64?
     /// Whether they wait for external power.
     package var requiresPower: Bool
     /// On battery they wait below this charge, in percent, 0 to 100.
@@ -41,6 +43,7 @@ package struct TransferRules: Hashable, Sendable {
         allowsCellular: Bool = true,
         allowsPowerSaver: Bool = false,
         isDiscretionary: Bool = false,
+        discretionarySize: Int64? = nil,
         requiresPower: Bool = false,
         minimumCharge: Int = 20,
         windows: TransferWindows? = nil,
@@ -53,6 +56,7 @@ package struct TransferRules: Hashable, Sendable {
         self.allowsCellular = allowsCellular
         self.allowsPowerSaver = allowsPowerSaver
         self.isDiscretionary = isDiscretionary
+        self.discretionarySize = discretionarySize
         self.requiresPower = requiresPower
         self.minimumCharge = minimumCharge
         self.windows = windows

@@ -99,6 +99,42 @@ def test_a_window_that_closes_stops_what_is_under_way(client, proxy, instance, s
     assert proxy.body_bytes() < 40 * MIB + 4 * 5 * MIB + MIB
 
 
+def test_what_cannot_be_resumed_is_not_begun_where_it_does_not_fit(client, instance, proxy, seed):
+    """It would be cut when the window closes, and sent again from the beginning in the next one."""
+    instance.environment["TZ"] = zone_in_which_it_is(11, 57, 0)
+    instance.configure(window="11:00-12:00", quiet_period="0s", upload_protocol="put", max_rate="1M")
+    mount = instance.mount("s3://bucket")
+    # How fast it goes is known from then on.
+    write_random_file(mount / "first", 6 * MIB, seed)
+    expect_remote(client, "first")
+    with open(mount / "big", "wb") as file:
+        file.truncate(900 * MIB)
+    write_random_file(mount / "second", MIB, seed)
+    expect_held(instance, "big", "window")
+    [hold] = waiting(instance, "big")
+    assert "cannot be resumed" in hold["detail"] and hold["until"] is not None
+    expect_remote(client, "first", "second")
+    assert proxy.requests("PUT object", "big") == []
+    # A person who asks for it knows better; and in parts it goes as far as it comes.
+    instance.run("uploads", "now", mount / "big")
+    wait_until(lambda: instance.uploads()[0]["state"] == "uploading", PATIENCE, "what is asked for to go")
+    instance.run("uploads", "cancel", mount / "big")
+
+
+def test_large_files_may_be_given_time_by_their_size(client, instance, bus, seed):
+    upower = bus.upower(on_battery=True, percentage=90)
+    instance.configure(quiet_period="0s", discretionary_above="2M")
+    mount = instance.mount("s3://bucket")
+    write_random_file(mount / "large", 2 * MIB, seed)
+    write_random_file(mount / "small", 2 * MIB - 1, seed)
+    expect_remote(client, "small")
+    expect_held(instance, "large", "battery")
+    [upload] = instance.uploads()
+    assert upload["details"]["class"] == "discretionary"
+    upower.update(OnBattery="false")
+    expect_remote(client, "large", "small")
+
+
 def test_a_file_waits_for_its_moment_and_goes_when_it_is_taken_back(client, instance):
     instance.configure(quiet_period="0s")
     instance.run("policy", "set", "low-data=on")

@@ -51,6 +51,44 @@ import Testing
         #expect(order.shuffled().sorted() == order)
     }
 
+    @Test func whatGoesInOnePieceIsNotBegunWhereItDoesNotFit() {
+        let room = TransferRoom(closes: at(100), opens: at(500), bytes: 50 << 20, refills: at(900))
+        let volume = volume {
+            $0.rate = 1_048_576
+            $0.held = [HeldRules(room: room)]
+        }
+        func whole(_ size: Int64) -> WorkFacts {
+            work(-1) {
+                $0.isWhole = true
+                $0.remaining = size
+            }
+        }
+        #expect(reasons(whole(40 << 20), volume).isEmpty)
+        #expect(reasons(whole(60 << 20), volume) == [.quota])
+        #expect(reasons(whole(101 << 20), volume) == [.window, .quota])
+        #expect(reasons(whole(40 << 20), volume, after: 61) == [.window])
+        let holds = Policy.holds(of: whole(101 << 20), volume: volume, now: now)
+        #expect(holds.compactMap(\.until) == [at(500), at(900)])
+        // When it stops to fit is looked at again then.
+        let turn = Policy.nextTurn(whole(40 << 20), volume: volume, now: now)
+        #expect(turn.map { $0 > at(60) && $0 < at(60.1) } ?? false)
+        #expect(Policy.nextTurn(whole(101 << 20), volume: volume, now: now) == nil)
+
+        // What is under way, what can be resumed, what a person asks for, and what is due goes all the same.
+        #expect(Policy.holds(of: whole(101 << 20), volume: volume, now: now, isBegun: true).isEmpty)
+        #expect(reasons(work(-1) { $0.remaining = 101 << 20 }, volume).isEmpty)
+        var wanted = whole(101 << 20)
+        wanted.isForced = true
+        #expect(reasons(wanted, volume).isEmpty)
+        var due = whole(101 << 20)
+        due.deadline = at(10)
+        #expect(reasons(due, volume) == [.quota])
+        // Where nobody knows how fast it goes, it is tried.
+        var unknown = volume
+        unknown.rate = 0
+        #expect(reasons(whole(101 << 20), unknown) == [.quota])
+    }
+
     @Test func aDeadlineThatIsFarAwayChangesNothing() {
         #expect(rank(work(-10) { $0.deadline = self.at(86_400) }) == rank(work(-10)))
     }

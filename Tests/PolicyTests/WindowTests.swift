@@ -163,6 +163,22 @@ private func time(_ text: String) -> Timestamp { Timestamp(rfc3339: text) ?? Tim
         #expect(budget.dayBytes == 0 && budget.monthBytes == 100)
     }
 
+    @Test func whatIsLeftIsToldInSteps() throws {
+        let limits = ByteBudget.Limits(daily: 6400, monthly: 64_000)
+        let noon = time("2026-11-20T12:00:00Z")
+        var budget = ByteBudget()
+        #expect(budget.room(limits, at: noon, clock).map(\.bytes) == 6400)
+        budget.note(1, at: noon, clock)
+        #expect(budget.room(limits, at: noon, clock).map(\.bytes) == 6300)
+        #expect(budget.room(limits, at: noon, clock).map(\.until) == time("2026-11-20T23:00:00Z"))
+        budget.note(6399, at: noon, clock)
+        #expect(budget.room(limits, at: noon, clock).map(\.bytes) == 0)
+        budget.note(60_000, at: noon, clock)
+        #expect(budget.room(limits, at: noon, clock).map(\.until) == time("2026-11-30T23:00:00Z"))
+        #expect(budget.room(ByteBudget.Limits(), at: noon, clock) == nil)
+        #expect(ByteBudget().room(.init(monthly: 10), at: noon, clock).map(\.bytes) == 10)
+    }
+
     @Test func withoutLimitsNothingIsHeld() {
         var budget = ByteBudget()
         budget.note(.max, at: time("2026-11-20T12:00:00Z"), clock)

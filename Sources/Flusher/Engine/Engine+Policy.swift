@@ -198,12 +198,31 @@ extension Engine {
 
         /// Why nothing more may go over networks that cost, as far as amounts go.
         func quota(now: Timestamp) -> Waiting? {
+            let limits = quotaLimits
+            return limits.isEmpty ? nil : budget.hold(limits, at: now, clock)
+        }
+
+        var quotaLimits: ByteBudget.Limits {
             let values = overrides.values
-            let limits = ByteBudget.Limits(
+            return ByteBudget.Limits(
                 daily: values.number(.expensiveDaily) ?? budgetLimits.daily,
                 monthly: values.number(.expensiveMonthly) ?? budgetLimits.monthly
             )
-            return limits.isEmpty ? nil : budget.hold(limits, at: now, clock)
+        }
+
+        /// How much may go by some rules before windows close and budgets are used up.
+        func room(_ rules: TransferRules, _ facts: MachineFacts, at moment: PolicyMoment) -> TransferRoom {
+            var room = TransferRoom()
+            if let windows = rules.windows, windows.isOpen(at: moment.now, moment.clock) {
+                room.closes = windows.closing(after: moment.now, moment.clock)
+                room.opens = room.closes.flatMap { windows.nextOpening(after: $0, moment.clock) }
+            }
+            guard facts.metered.value.isMetered, let left = budget.room(quotaLimits, at: moment.now, moment.clock)
+            else {
+                return room
+            }
+            (room.bytes, room.refills) = left
+            return room
         }
 
         /// The facts, with what a person says of them; those for what leaves by an interface, where one is named.
@@ -275,7 +294,8 @@ extension Engine.State {
             return HeldRules(
                 discretionary: holds(true, before.discretionary),
                 risen: holds(false, before.risen),
-                isDiscretionary: rules.isDiscretionary
+                isDiscretionary: rules.isDiscretionary,
+                room: policy.room(rules, facts, at: moment)
             )
         }
     }
@@ -298,18 +318,22 @@ extension Engine.State {
         if row.facts.notBefore == nil { row.facts.notBefore = rules.notBefore?.moment(changed: node.changedAt) }
         if row.facts.deadline == nil { row.facts.deadline = rules.deadline?.moment(changed: node.changedAt) }
         if row.priority == 0 { row.priority = rules.priority }
+        if let size = rules.discretionarySize, row.facts.remaining >= size { row.facts.isDiscretionary = true }
+        // Nobody asks where nothing ends.
+        guard rules.windows != nil || !policy.quotaLimits.isEmpty else { return }
+        row.facts.isWhole = volumes[id]?.session.sendsWhole(node) ?? false
     }
 
     /// What the machine's conditions and the rules hold a row by now.
     func holds(of row: RowID) -> [Waiting] {
         guard let facts = volumes[row.volume]?.facts, let work = scheduler.row(row)?.facts else { return [] }
-        return Policy.holds(of: work, volume: facts, now: .now())
+        return Policy.holds(of: work, volume: facts, now: .now(), isBegun: jobs[row] != nil)
     }
 
     /// Whether a running row is held now and nobody waits for it.
     func isHeld(_ row: RowID, now: Timestamp) -> Bool {
         guard let facts = volumes[row.volume]?.facts, let work = scheduler.row(row)?.facts else { return false }
-        return !Policy.holds(of: work, volume: facts, now: now).isEmpty
+        return !Policy.holds(of: work, volume: facts, now: now, isBegun: jobs[row] != nil).isEmpty
     }
 }
 

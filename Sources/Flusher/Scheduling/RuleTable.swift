@@ -68,7 +68,7 @@ struct RuleTable: Sendable {
     var isTimed: Bool { rules.contains { $0.windows != nil } }
 
     /// Whether anything is put off while there is room for it.
-    var mayDefer: Bool { rules.contains { $0.isDiscretionary } }
+    var mayDefer: Bool { rules.contains { $0.isDiscretionary || $0.discretionarySize != nil } }
 
     /// The patterns that have made rules of a number, for people; nil: those of the volume.
     func name(of number: Int) -> String? {
@@ -92,6 +92,7 @@ extension TransferRules {
             allowsCellular: conditions.allowCellular,
             allowsPowerSaver: conditions.allowPowerSaver,
             isDiscretionary: conditions.discretionary,
+            discretionarySize: conditions.discretionaryAbove,
             requiresPower: conditions.requirePower,
             minimumCharge: conditions.batteryMinimum,
             windows: conditions.window.flatMap { TransferWindows(parsing: $0) },

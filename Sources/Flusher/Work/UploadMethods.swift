@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+internal import Configuration
+internal import Journal
 internal import ObjectStore
 internal import ResumableUpload
 
@@ -30,5 +32,20 @@ enum UploadMethods: Hashable, Sendable {
             case .ietfResumable: .resumable
             }
         }
+    }
+}
+
+extension VolumeSession {
+    /// Whether a row's content goes in one piece, as far as is known before its upload begins.
+    func sendsWhole(_ node: JournalNode) -> Bool {
+        guard node.kind == .file, let generation = node.generation, generation.underlay == .none else { return false }
+        // What was begun in parts goes on in parts.
+        if let begun = transfer(of: node).flatMap({ UploadMethods($0.method) }), begun != .put { return false }
+        let candidates = UploadMethods.candidates(
+            demanded: description.uploadProtocol,
+            capabilities: store?.capabilities ?? StoreCapabilities(),
+            size: node.size
+        )
+        return candidates.first == .put
     }
 }
