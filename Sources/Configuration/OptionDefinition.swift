@@ -46,6 +46,7 @@ package enum OptionName: String, Hashable, Sendable, CaseIterable {
     case expensiveMonthly = "expensive_monthly"
     case lowDataNetworks = "low_data_networks"
     // Bandwidth.
+    case rateLimit = "rate_limit"
     case maxRate = "max_rate"
     case maxDownloadRate = "max_download_rate"
     case yields = "yield"

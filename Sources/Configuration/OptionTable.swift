@@ -17,7 +17,7 @@ extension OptionName {
         case .window, .notBefore, .deadline, .priority, .lifetime, .retryBase, .retryCap, .expensiveDaily,
             .expensiveMonthly:
             scheduleDefinition
-        case .maxRate, .maxDownloadRate, .yields, .lowEffort: bandwidthDefinition
+        case .rateLimit, .maxRate, .maxDownloadRate, .yields, .lowEffort: bandwidthDefinition
         case .metricsListen, .notifications, .onIdle, .onAttention, .beforeStart, .hookTimeout: watchingDefinition
         case .readOnly, .noExecution, .allowOther, .uid, .gid, .umask, .metadataAge, .kernelAge,
             .serverModificationTime, .readahead, .fsync, .close:
@@ -215,6 +215,14 @@ extension OptionName {
 
     private var bandwidthDefinition: OptionDefinition {
         switch self {
+        case .rateLimit:
+            row(
+                .rate,
+                .policy,
+                nil,
+                "RATE",
+                "The most that is sent of one volume, or of paths that have a limit of their own; see max_rate for all."
+            )
         case .maxRate:
             row(
                 .rate,

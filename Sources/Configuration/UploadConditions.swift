@@ -6,6 +6,7 @@ extension OptionName {
     package static let conditions: [OptionName] = [
         .allowExpensive, .allowConstrained, .allowCellular, .allowPowerSaver, .discretionary, .discretionaryAbove,
         .requirePower, .batteryMinimum, .window, .notBefore, .deadline, .priority, .lifetime, .retryBase, .retryCap,
+        .rateLimit,
     ]
     /// The settings that bound what goes over networks that cost, of all volumes together.
     package static let budgets: [OptionName] = [.expensiveDaily, .expensiveMonthly]
@@ -44,6 +45,8 @@ package struct UploadConditions: Hashable, Sendable {
     /// Seconds.
     package var lifetime: Double { values.seconds(.lifetime) ?? 604_800 }
     package var retryBase: Double { values.seconds(.retryBase) ?? 1 }
+    /// As `Timetable` reads it; nil: none but that of all.
+    package var rateLimit: String? { values.text(.rateLimit) }
     package var retryCap: Double { values.seconds(.retryCap) ?? 300 }
 
     /// The same with what a person set for now, or with what is set for some paths.

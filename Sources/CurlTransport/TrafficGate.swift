@@ -57,7 +57,10 @@ final class TrafficGate {
     func release(_ direction: TrafficDirection, _ kind: TrafficClass, _ share: inout TrafficShare) -> Double? {
         if isLimited(direction, kind) {
             share.credit += take(.max, direction, kind)
-            guard share.credit > 0 else { return Double(max(1_000_000, wait(direction, kind))) / 1e9 }
+            guard share.credit > 0 else {
+                hold(direction, kind, &share)
+                return Double(max(1_000_000, wait(direction, kind))) / 1e9
+            }
         }
         unhold(direction, &share)
         return nil
@@ -123,11 +126,19 @@ final class TrafficGate {
     }
 
     private func hold(_ direction: TrafficDirection, _ kind: TrafficClass, _ share: inout TrafficShare) {
+        holdAside(&share)
+        if let ticket = share.ticket { waiting[direction]?[ticket] = kind }
+    }
+
+    /// Has a transfer wait for something of its own: nobody waits behind it.
+    func holdAside(_ share: inout TrafficShare) {
         share.hasWaited = true
-        guard share.ticket == nil else { return }
-        nextTicket += 1
-        share.ticket = nextTicket
-        waiting[direction]?[nextTicket] = kind
+        if let ticket = share.ticket {
+            waiting[.up]?[ticket] = nil
+        } else {
+            nextTicket += 1
+            share.ticket = nextTicket
+        }
     }
 
     private func unhold(_ direction: TrafficDirection, _ share: inout TrafficShare) {

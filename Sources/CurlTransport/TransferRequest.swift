@@ -55,6 +55,10 @@ package struct TransferRequest: Sendable {
     ///
     /// nil: as the transport's configuration has it.
     package var trafficClass: (@Sendable () -> TrafficClass)?
+    /// How fast the body may go besides what holds for all; nil: as fast as that.
+    ///
+    /// Called as ``trafficClass`` is.
+    package var pace: (@Sendable () -> (any TransferPace)?)?
 
     package init(method: String, url: String, fields: HTTPFields = HTTPFields(), body: TransferBody? = nil) {
         self.method = method

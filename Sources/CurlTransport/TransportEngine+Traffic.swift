@@ -14,6 +14,8 @@ extension TransportEngine {
             for transfer in held {
                 if let pause = transfer.release(direction) {
                     next = min(next ?? pause, pause)
+                    // One that waits for what it has of its own is in nobody's way.
+                    if transfer.isPaced(direction) { continue }
                     break
                 }
             }
@@ -66,12 +68,29 @@ extension ActiveTransfer {
             gate.charge(wanted, direction)
             return wanted
         }
-        return gate.admit(wanted, direction, trafficClass, &shares[direction, default: TrafficShare()])
+        guard direction == .up, let pace = request.pace?() else {
+            return gate.admit(wanted, direction, trafficClass, &shares[direction, default: TrafficShare()])
+        }
+        guard pace.wait() == 0 else {
+            gate.holdAside(&shares[direction, default: TrafficShare()])
+            return 0
+        }
+        let piece = Int(min(Int64(wanted), pace.piece()))
+        let count = gate.admit(piece, direction, trafficClass, &shares[direction, default: TrafficShare()])
+        pace.take(Int64(count))
+        return count
     }
+
+    /// Whether it waits for its own limit, not for that of all.
+    func isPaced(_ direction: TrafficDirection) -> Bool { direction == .up && request.pace?()?.wait() ?? 0 > 0 }
 
     /// Goes on after a wait, if there is bandwidth; otherwise in how many seconds to ask again.
     func release(_ direction: TrafficDirection) -> Double? {
         guard let gate else { return nil }
+        if direction == .up, let pause = request.pace?()?.wait(), pause > 0 {
+            gate.holdAside(&shares[direction, default: TrafficShare()])
+            return Double(max(1_000_000, pause)) / 1e9
+        }
         let pause = gate.release(direction, trafficClass, &shares[direction, default: TrafficShare()])
         guard pause == nil else { return pause }
         // Of the two directions only what still waits stays held; the write callback may be called from in here.

@@ -10,6 +10,7 @@ package final class CancellationFlag: Cancellation {
         var isCancelled = false
         var isWindingDown = false
         var trafficClass = TrafficClass.interactive
+        var pace: (any TransferPace)?
         var nextToken = 0
         var handlers: [Int: @Sendable () -> Void] = [:]
     }
@@ -25,6 +26,11 @@ package final class CancellationFlag: Cancellation {
     package var trafficClass: TrafficClass {
         get { state.withLock { $0.trafficClass } }
         set { state.withLock { $0.trafficClass = newValue } }
+    }
+
+    package var pace: (any TransferPace)? {
+        get { state.withLock { $0.pace } }
+        set { state.withLock { $0.pace = newValue } }
     }
 
     /// Lets no new request begin.

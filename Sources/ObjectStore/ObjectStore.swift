@@ -96,6 +96,8 @@ package protocol Cancellation: AnyObject, Sendable {
     var isWindingDown: Bool { get }
     /// How urgent the request is now.
     var trafficClass: TrafficClass { get }
+    /// How fast it may send besides what holds for all; nil: as fast as that.
+    var pace: (any TransferPace)? { get }
     /// Calls `handler` once when cancelled, at once when it already is. Returns a token for ``removeHandler(_:)``.
     func onCancel(_ handler: @escaping @Sendable () -> Void) -> Int
     func removeHandler(_ token: Int)
@@ -104,6 +106,7 @@ package protocol Cancellation: AnyObject, Sendable {
 extension Cancellation {
     package var isWindingDown: Bool { false }
     package var trafficClass: TrafficClass { .interactive }
+    package var pace: (any TransferPace)? { nil }
 }
 
 /// Receives the bytes of a ranged read on the transfer thread; must not block.

@@ -79,6 +79,36 @@ def test_uploads_keep_to_a_rate_that_is_set_while_they_run(server, instance, sta
     assert refused.returncode == 1 and "max_rate=10 is not a rate such as 512K" in refused.stderr
 
 
+def test_a_volume_and_its_paths_have_limits_of_their_own(server, instance, stack, seed):
+    """Others neither wait behind them nor are slowed down; each limit is for all that goes by it together."""
+    server.make_bucket("other")
+    instance.configure(quiet_period="0s")
+    with open(instance.environment["MOORAGE_CONFIG"], "a") as file:
+        file.write("[volume slow]\nremote = s3://bucket\nrate_limit = 1M\n[path slow:*.fast]\nrate_limit = off\n")
+    slow = instance.mount("slow", endpoint=server.url)
+    free = instance.mount("s3://other", endpoint=server.url)
+    meter = Meter(server.body_bytes, stack)
+    digests = [write_random_file(slow / f"f{number}", 10 * MIB, seed + number) for number in range(2)]
+    wait_until(lambda: meter.samples[-1][1] > MIB // 2, 60, "uploads under way")
+    # Both together; nobody else has anything to send.
+    start = time.monotonic()
+    near(meter.rate(start, start + 6), MIB, 0.08)
+    write_random_file(free / "other", 24 * MIB, seed)
+    write_random_file(slow / "a.fast", 24 * MIB, seed)
+
+    def left():
+        return sorted(upload["path"] for upload in instance.uploads())
+
+    wait_until(lambda: left() == ["f0", "f1"], 60, "what has no limit to overtake")
+    start = time.monotonic()
+    near(meter.rate(start, start + 4), MIB, 0.1)
+    instance.run("policy", "set", "rate_limit=off")
+    instance.flush()
+    for number, digest in enumerate(digests):
+        assert sha256_of_object(server.client(), "bucket", f"f{number}") == digest
+    assert instance.run("policy", "set", "rate_limit=10", check=False).returncode == 1
+
+
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def test_reading_keeps_to_a_rate_in_all_mounts_together(far_server, far_instance, network, stack):
     """Two mounts share one rate although they are two processes, and keep it when the flusher is killed."""

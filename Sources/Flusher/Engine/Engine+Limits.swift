@@ -42,7 +42,10 @@ extension Engine {
     /// Has every upload under way know how urgent it is now.
     func noteTrafficClasses() {
         state.inspect { state in
-            for (row, job) in state.jobs { job.cancellation.trafficClass = state.trafficClass(of: row) }
+            for (row, job) in state.jobs {
+                job.cancellation.trafficClass = state.trafficClass(of: row)
+                job.cancellation.pace = state.pace(of: row)
+            }
         }
     }
 }
@@ -82,6 +85,19 @@ extension Engine.State {
         guard let work = scheduler.row(row)?.facts, let facts = volumes[row.volume]?.facts else { return .background }
         if work.isForced { return .interactive }
         return Policy.isDiscretionary(work, volume: facts, now: .now()) ? .discretionary : .background
+    }
+
+    /// What the uploads of a row's volume, or of paths that have a limit of their own, may send together now; nil: no
+    /// limit but that of all.
+    mutating func pace(of row: RowID) -> RateLimit? {
+        guard let rules = volumes[row.volume]?.rules.conditions else { return nil }
+        var number = scheduler.row(row)?.facts.rules ?? 0
+        if !rules.indices.contains(number) || rules[number].rateLimit == rules[0].rateLimit { number = 0 }
+        guard let text = rules[number].rateLimit, let table = Timetable(text) else { return nil }
+        let limit = volumes[row.volume]?.limits[number] ?? RateLimit()
+        volumes[row.volume]?.limits[number] = limit
+        limit.rate = table.rate(at: .now(), in: policy.clock)
+        return limit
     }
 
     /// The rates in force, for reports.

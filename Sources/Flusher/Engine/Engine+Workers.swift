@@ -42,6 +42,7 @@ extension Engine {
         let job = RunningJob(row: row.id, closesLongCircle: row.closesLongCircle, path: .root)
         state.jobs[row.id] = job
         job.cancellation.trafficClass = state.trafficClass(of: row.id)
+        job.cancellation.pace = state.pace(of: row.id)
         let settings = WorkSettings(
             gate: gate,
             parallelism: options.partsPerFile,

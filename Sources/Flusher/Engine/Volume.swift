@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+internal import Bandwidth
 internal import Base
 internal import Configuration
 internal import Control
@@ -52,6 +53,8 @@ struct Volume: Sendable {
     /// How much was sent when it was counted last, in bytes.
     var countedBytes: Int64 = 0
     var space = SpaceWait()
+    /// What the uploads that go by the same rules may send together, by their number.
+    var limits: [Int: RateLimit] = [:]
     var work = WorkDone()
     /// Rows that wait for longer than their lifetime.
     var expired = 0

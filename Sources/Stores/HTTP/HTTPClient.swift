@@ -130,7 +130,10 @@ final class HTTPClient: Sendable {
             watch?.end()
         }
         var request = request
-        if let cancellation { request.trafficClass = { cancellation.trafficClass } }
+        if let cancellation {
+            request.trafficClass = { cancellation.trafficClass }
+            request.pace = { cancellation.pace }
+        }
         do {
             return try transport.perform(
                 request,

@@ -71,7 +71,10 @@ extension S3Client {
             watch?.end()
         }
         var transfer = transfer
-        if let cancellation { transfer.trafficClass = { cancellation.trafficClass } }
+        if let cancellation {
+            transfer.trafficClass = { cancellation.trafficClass }
+            transfer.pace = { cancellation.pace }
+        }
         do {
             let response = try transport.perform(
                 transfer,
