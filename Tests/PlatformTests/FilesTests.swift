@@ -28,6 +28,18 @@ import Testing
         }
     }
 
+    @Test func whatCannotBePutInPlaceIsNotLeftBeside() throws {
+        try inFolder { folder in
+            // Nothing but a folder may take the place of a folder.
+            try #require(mkdir("\(folder)/a", 0o700) == 0)
+            defer { rmdir("\(folder)/a") }
+            #expect(throws: SystemError.self) {
+                try Files.writeAtomically("\(folder)/a", Array("one".utf8))
+            }
+            #expect(try Files.names(in: folder) == [ObjectKey("a")])
+        }
+    }
+
     @Test func onlyWhatItsOwnWritersLeftIsAbandoned() throws {
         try inFolder { folder in
             let others = [

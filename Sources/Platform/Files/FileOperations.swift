@@ -90,11 +90,11 @@ package enum Files {
             let file = try FileDescriptor.open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode: mode)
             try file.write(content)
             try file.synchronize()
+            try rename(temporary, to: path, durable: true)
         } catch {
             _ = unlink(temporary)
             throw error
         }
-        try rename(temporary, to: path, durable: true)
     }
 
     /// Deletes what writers of `path` left that were killed in ``writeAtomically(_:_:mode:)``; nobody may be in one now.
