@@ -51,6 +51,10 @@ def expect_holds(instance, *reasons):
     wait_until(lambda: instance.holds() == list(reasons), PATIENCE, f"uploads held by {reasons}")
 
 
+def reasons(instance):
+    return {hold["reason"] for upload in instance.uploads() for hold in upload["waiting"]}
+
+
 def expect_done(instance):
     wait_until(lambda: instance.pending_files() == 0, PATIENCE, "uploads to go on by themselves")
 
@@ -101,10 +105,9 @@ def test_a_metered_network_behind_which_a_remote_is_holds_it_alone(far_server, f
     expect_holds(instance, "expensive")
     instance.run("policy", "set", "allow_expensive=true")
     expect_done(instance)
-    write_file(mount / "large", bytes(2 << 20))
-    expect_done(instance)
-    expect_holds(instance, "quota")
-    write_file(mount / "second", b"2")
+    # More than a day's worth, which cannot be sent in parts.
+    write_file(mount / "second", bytes(2 << 20))
+    wait_until(lambda: reasons(instance) == {"quota"}, PATIENCE, "the budget to be too small")
     manager.update(DEVICE, cable, Metered="uint32 2")
     expect_done(instance)
     assert json.loads(instance.run("policy", "--json").stdout)["volumes"][0]["interface"] == "cable"

@@ -70,6 +70,8 @@ class Side:
         """Sets how long a change waits for a flush: the mount tells it when it is made."""
         self.instance.configure(quiet_period=quiet_period)
         self.mount.unmount()
+        # One that runs learns of it a moment later.
+        self.instance.kill_flusher()
         self.mount.mount_again()
         self.tree()
 
