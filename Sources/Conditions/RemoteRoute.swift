@@ -5,11 +5,11 @@ internal import Glibc
 
 /// Through which interface a server is reached.
 package enum RemoteRoute {
-    /// The interface that the kernel sends to the first of some addresses by to which there is a way.
+    /// The interfaces that the kernel sends to some addresses by, in their order.
     ///
-    /// Nil where there is no way, or the addresses are this machine's own.
-    package static func interface(to addresses: [String]) -> String? {
-        addresses.lazy.compactMap { RouteReader.interface(to: $0) }.first
+    /// Empty where there is no way, or the addresses are this machine's own.
+    package static func interfaces(to addresses: [String]) -> [String] {
+        addresses.compactMap { RouteReader.interface(to: $0) }
     }
 
     /// The addresses of a host as numbers, the best first (getaddrinfo(3), RFC 6724); empty when nobody knows it.

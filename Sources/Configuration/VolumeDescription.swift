@@ -123,15 +123,17 @@ package struct VolumeDescription: Codable, Hashable, Sendable {
     /// The remote as the user writes it: `s3://BUCKET[/PREFIX]` or the URL of a web server's folder.
     package var remote: String { url ?? RemoteName.s3(bucket: bucket, prefix: prefix).description }
 
-    /// The server that is asked, as scheme, host and port: what says whether two volumes have the same one.
+    /// The server that is asked, as scheme, host and port, and how long it has for a connection: what says whether what
+    /// one volume finds out of it holds for another.
     package var server: String {
         if let url {
             let parts = url.split(separator: "/", maxSplits: 2, omittingEmptySubsequences: false)
-            return parts.count == 3 ? "\(parts[0])//\(parts[2].prefix { $0 != "/" })" : url
+            let server = parts.count == 3 ? "\(parts[0])//\(parts[2].prefix { $0 != "/" })" : url
+            return "\(server) \(connectTimeout)"
         }
         // Where the bucket is part of the host's name, each has an address of its own.
         return (endpoint ?? "https://s3.\(region ?? "").amazonaws.com")
-            + (pathStyle ?? (endpoint != nil) ? "" : " \(bucket)")
+            + (pathStyle ?? (endpoint != nil) ? "" : " \(bucket)") + " \(connectTimeout)"
     }
 
     /// Whether the remote's name is that of this machine itself.

@@ -52,11 +52,19 @@ final class TrafficGate {
         return count
     }
 
-    /// Lets the next of those that wait go on, if there is anything for it: whether it does, and otherwise in how many
-    /// seconds to ask again.
-    func release(_ direction: TrafficDirection, _ kind: TrafficClass, _ share: inout TrafficShare) -> Double? {
+    /// Lets the next of those that wait go on, if there is anything for it: nil, and otherwise in how many seconds to ask
+    /// again.
+    ///
+    /// `limit`: it can use no more bytes now.
+    func release(
+        _ direction: TrafficDirection,
+        _ kind: TrafficClass,
+        _ share: inout TrafficShare,
+        limit: Int64 = .max
+    ) -> Double? {
         if isLimited(direction, kind) {
-            share.credit += take(.max, direction, kind)
+            // One that waited for a limit of its own may have some left.
+            if share.credit <= 0 { share.credit += take(limit, direction, kind) }
             guard share.credit > 0 else {
                 hold(direction, kind, &share)
                 return Double(max(1_000_000, wait(direction, kind))) / 1e9

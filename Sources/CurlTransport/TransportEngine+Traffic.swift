@@ -87,11 +87,13 @@ extension ActiveTransfer {
     /// Goes on after a wait, if there is bandwidth; otherwise in how many seconds to ask again.
     func release(_ direction: TrafficDirection) -> Double? {
         guard let gate else { return nil }
-        if direction == .up, let pause = request.pace?()?.wait(), pause > 0 {
+        let pace = direction == .up ? request.pace?() : nil
+        if let pause = pace?.wait(), pause > 0 {
             gate.holdAside(&shares[direction, default: TrafficShare()])
             return Double(max(1_000_000, pause)) / 1e9
         }
-        let pause = gate.release(direction, trafficClass, &shares[direction, default: TrafficShare()])
+        let limit = pace?.piece() ?? .max
+        let pause = gate.release(direction, trafficClass, &shares[direction, default: TrafficShare()], limit: limit)
         guard pause == nil else { return pause }
         // Of the two directions only what still waits stays held; the write callback may be called from in here.
         var held: Int32 = CURLPAUSE_CONT

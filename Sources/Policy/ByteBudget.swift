@@ -58,20 +58,23 @@ package struct ByteBudget: Hashable, Sendable {
         return left.min().map { max(0, $0) }
     }
 
-    /// How many bytes may still go, and until when there are no more; nil: any number.
+    /// How many bytes may still go, until when there are no more, and how many there are then; nil: any number.
     ///
     /// In steps of a part of the limit, rounded down, so that it does not change with every byte.
-    package func room(_ limits: Limits, at now: Timestamp, _ clock: any LocalClock) -> (bytes: Int64, until: Timestamp)?
-    {
+    package func room(
+        _ limits: Limits,
+        at now: Timestamp,
+        _ clock: any LocalClock
+    ) -> (bytes: Int64, until: Timestamp, refill: Int64)? {
         let wall = WallTime(now, clock)
-        func left(_ limit: Int64?, _ used: Int64) -> Int64? {
-            limit.map { limit in
-                let step = max(1, limit / Self.steps)
-                return max(0, limit - used) / step * step
-            }
+        func left(_ limit: Int64, _ used: Int64) -> Int64 {
+            let step = max(1, limit / Self.steps)
+            return max(0, limit - used) / step * step
         }
-        let day = left(limits.daily, dayBytes).map { ($0, WallTime(day: wall.day + 1, second: 0).moment(clock)) }
-        let month = left(limits.monthly, monthBytes).map { ($0, Self.nextMonth(wall, clock)) }
+        let refill = min(limits.daily ?? .max, limits.monthly ?? .max)
+        let midnight = WallTime(day: wall.day + 1, second: 0).moment(clock)
+        let day = limits.daily.map { (left($0, dayBytes), midnight, refill) }
+        let month = limits.monthly.map { (left($0, monthBytes), Self.nextMonth(wall, clock), refill) }
         guard let day, let month else { return day ?? month }
         return month.0 <= day.0 ? month : day
     }

@@ -15,8 +15,8 @@ import Testing
     }
 
     @Test func thisMachineItselfIsBehindNoInterface() {
-        #expect(RemoteRoute.interface(to: ["127.0.0.1"]) == nil)
-        #expect(RemoteRoute.interface(to: ["::1", "no address", ""]) == nil)
-        #expect(RemoteRoute.interface(to: []) == nil)
+        #expect(RemoteRoute.interfaces(to: ["127.0.0.1"]).isEmpty)
+        #expect(RemoteRoute.interfaces(to: ["::1", "no address", ""]).isEmpty)
+        #expect(RemoteRoute.interfaces(to: []).isEmpty)
     }
 }

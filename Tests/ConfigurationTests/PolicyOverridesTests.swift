@@ -136,6 +136,6 @@ import Testing
         let folders = try ["http://h:1/a/b/", "http://h:1/", "http://h:2/a/b/"].map { url in
             try VolumeDescription(url: url, values: OptionValues()).server
         }
-        #expect(folders == ["http://h:1", "http://h:1", "http://h:2"])
+        #expect(folders == ["http://h:1 10.0", "http://h:1 10.0", "http://h:2 10.0"])
     }
 }

@@ -88,7 +88,7 @@ def test_a_volume_and_its_paths_have_limits_of_their_own(server, instance, stack
     slow = instance.mount("slow", endpoint=server.url)
     free = instance.mount("s3://other", endpoint=server.url)
     meter = Meter(server.body_bytes, stack)
-    digests = [write_random_file(slow / f"f{number}", 10 * MIB, seed + number) for number in range(2)]
+    digests = [write_random_file(slow / f"f{number}", 20 * MIB, seed + number) for number in range(2)]
     wait_until(lambda: meter.samples[-1][1] > MIB // 2, 60, "uploads under way")
     # Both together; nobody else has anything to send.
     start = time.monotonic()
@@ -102,7 +102,14 @@ def test_a_volume_and_its_paths_have_limits_of_their_own(server, instance, stack
     wait_until(lambda: left() == ["f0", "f1"], 60, "what has no limit to overtake")
     start = time.monotonic()
     near(meter.rate(start, start + 4), MIB, 0.1)
+    # What it did not use of the rate of all meanwhile is not its own later.
+    instance.run("policy", "set", "max_rate=2M")
+    start = time.monotonic()
+    near(meter.rate(start + 1, start + 3), MIB, 0.1)
     instance.run("policy", "set", "rate_limit=off")
+    start = time.monotonic()
+    near(meter.rate(start + 1, start + 3), 2 * MIB, 0.15)
+    instance.run("policy", "set", "max_rate=off")
     instance.flush()
     for number, digest in enumerate(digests):
         assert sha256_of_object(server.client(), "bucket", f"f{number}") == digest

@@ -152,6 +152,8 @@ def test_a_file_waits_for_its_moment_and_goes_when_it_is_taken_back(client, inst
     assert os.getxattr(mount / "later", "user.moorage.not-before").decode() == told
     os.removexattr(mount / "later", "user.moorage.not-before")
     expect_remote(client, "later", "now")
+    # The object is there before the answer is.
+    wait_until(lambda: instance.pending_files() == 0, PATIENCE, "the end of the upload")
     with pytest.raises(OSError) as failure:
         os.setxattr(mount / "later", "user.moorage.not-before", b"+1h")
     assert failure.value.errno == errno.ENODATA

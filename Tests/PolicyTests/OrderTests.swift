@@ -52,7 +52,14 @@ import Testing
     }
 
     @Test func whatGoesInOnePieceIsNotBegunWhereItDoesNotFit() {
-        let room = TransferRoom(closes: at(100), opens: at(500), bytes: 50 << 20, refills: at(900))
+        let room = TransferRoom(
+            closes: at(100),
+            opens: at(500),
+            closesNext: at(700),
+            bytes: 50 << 20,
+            refills: at(900),
+            refill: 150 << 20
+        )
         let volume = volume {
             $0.rate = 1_048_576
             $0.held = [HeldRules(room: room)]
@@ -83,6 +90,9 @@ import Testing
         var due = whole(101 << 20)
         due.deadline = at(10)
         #expect(reasons(due, volume) == [.quota])
+        // What fits into no window is tried, and what is more than a budget has no time at which it goes.
+        let large = Policy.holds(of: whole(201 << 20), volume: volume, now: now)
+        #expect(large.map(\.reason) == [.quota] && large.first?.until == nil)
         // Where nobody knows how fast it goes, it is tried.
         var unknown = volume
         unknown.rate = 0

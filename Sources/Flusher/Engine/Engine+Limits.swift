@@ -91,9 +91,11 @@ extension Engine.State {
     /// limit but that of all.
     mutating func pace(of row: RowID) -> RateLimit? {
         guard let rules = volumes[row.volume]?.rules.conditions else { return nil }
-        var number = scheduler.row(row)?.facts.rules ?? 0
-        if !rules.indices.contains(number) || rules[number].rateLimit == rules[0].rateLimit { number = 0 }
-        guard let text = rules[number].rateLimit, let table = Timetable(text) else { return nil }
+        let own = scheduler.row(row)?.facts.rules ?? 0
+        guard let text = rules[rules.indices.contains(own) ? own : 0].rateLimit, let table = Timetable(text),
+            // Others of the same rate, whose other rules may be different ones, share it.
+            let number = rules.firstIndex(where: { $0.rateLimit == text })
+        else { return nil }
         let limit = volumes[row.volume]?.limits[number] ?? RateLimit()
         volumes[row.volume]?.limits[number] = limit
         limit.rate = table.rate(at: .now(), in: policy.clock)

@@ -216,12 +216,13 @@ extension Engine {
             if let windows = rules.windows, windows.isOpen(at: moment.now, moment.clock) {
                 room.closes = windows.closing(after: moment.now, moment.clock)
                 room.opens = room.closes.flatMap { windows.nextOpening(after: $0, moment.clock) }
+                room.closesNext = room.opens.flatMap { windows.closing(after: $0, moment.clock) }
             }
             guard facts.metered.value.isMetered, let left = budget.room(quotaLimits, at: moment.now, moment.clock)
             else {
                 return room
             }
-            (room.bytes, room.refills) = left
+            (room.bytes, room.refills, room.refill) = left
             return room
         }
 

@@ -15,7 +15,9 @@ extension Engine {
             let due: String? = state.wait(timeout: 1) { state in
                 if state.isStopping { return "" }
                 let now = monotonicSeconds()
-                return state.volumes.first { $0.value.probeAt.map { $0 <= now } ?? false }?.key
+                // In turn: of several volumes on a server one asks for all.
+                return state.volumes.filter { $0.value.probeAt.map { $0 <= now } ?? false }
+                    .min { ($0.value.lastProbe, $0.key) < ($1.value.lastProbe, $1.key) }?.key
             }
             guard let id = due, !id.isEmpty else { continue }
             probe(id)
@@ -23,10 +25,12 @@ extension Engine {
     }
 
     /// The machine's network is another one: what did not answer is asked anew, and what stands still is given up.
-    func noteNetworkChange() {
+    ///
+    /// `isNamed`: names may lead elsewhere.
+    func noteNetworkChange(isNamed: Bool = true) {
         Log.info("flusher", "the network has changed")
         options.renewConnections()
-        noteOtherRoutes()
+        if isNamed { noteOtherRoutes() }
         state.update { state in
             let now = monotonicSeconds()
             for id in Array(state.volumes.keys) where state.volumes[id]?.facts.isOpen == false {

@@ -57,7 +57,8 @@ extension Engine.State {
         let bytes = Double(max(0, sent - volume.work.bytes))
         let moved = bytes + Double(volume.work.done) * Engine.requestWeight
         scheduler.noteWork(with: id, moved: moved, at: now)
-        volume.work.note(sent, isBusy: !running.isEmpty, at: now)
+        // Deletions and copies say nothing of how fast contents go.
+        volume.work.note(sent, isBusy: running.contains { $0.progress != nil }, at: now)
         let rate = volume.work.rate
         volumes[id] = volume
         // Every row is looked at anew then: only what makes a difference to them is worth it.

@@ -12,6 +12,8 @@ extension Engine {
     private static let namePause = 300.0
     /// The kernel is not asked for routes more often than this, in seconds, however often they change.
     private static let shortestPause = 1.0
+    /// When names that nobody knows are looked up again, in seconds.
+    private static let namelessPause = 10.0
 
     /// Finds out where the routes lead, when there are new volumes, when routes have changed, and now and then.
     ///
@@ -29,11 +31,15 @@ extension Engine {
                 return (isOld, state.volumes.compactMapValues(\.session.description.host))
             }
             guard let due, !isStopping else { continue }
-            if due.names { addresses = [:] }
-            for host in Set(due.hosts.values) where addresses[host] == nil {
-                addresses[host] = RemoteRoute.addresses(of: host)
+            let hosts = Set(due.hosts.values)
+            addresses = addresses.filter { hosts.contains($0.key) }
+            for host in hosts where due.names || addresses[host] == nil {
+                let found = RemoteRoute.addresses(of: host)
+                // Where nobody knows the name now it leads where it led before.
+                if !found.isEmpty || addresses[host] == nil { addresses[host] = found }
+                if found.isEmpty { askAgain() }
             }
-            take(due.hosts.mapValues { RemoteRoute.interface(to: addresses[$0] ?? []) })
+            take(due.hosts.mapValues { RemoteRoute.interfaces(to: addresses[$0] ?? []) })
         }
     }
 
@@ -45,21 +51,32 @@ extension Engine {
         }
     }
 
-    private func take(_ interfaces: [String: String?]) {
+    /// A name could not be looked up, as when the network has only just come.
+    private func askAgain() {
+        state.inspect { state in
+            state.routes.namesDueAt = min(state.routes.namesDueAt, state.routes.askedAt + Self.namelessPause)
+            state.routes.dueAt = min(state.routes.dueAt, state.routes.askedAt + Self.namelessPause)
+        }
+    }
+
+    private func take(_ ways: [String: [String]]) {
         let (isNews, hasMoved) = state.inspect { state in
             var (isNews, hasMoved) = (false, false)
-            for (id, interface) in interfaces {
-                guard let old = state.volumes[id], old.interface != interface else { continue }
+            for (id, ways) in ways {
+                guard let old = state.volumes[id] else { continue }
+                // Of several ways it stays on the one that it had: the order of addresses may change each time.
+                let interface = old.interface.flatMap { ways.contains($0) ? $0 : nil } ?? ways.first
+                guard old.interface != interface else { continue }
                 state.volumes[id]?.interface = interface
                 isNews = true
                 if old.interface != nil, interface != nil { hasMoved = true }
             }
             return (isNews, hasMoved)
         }
-        options.conditions?.watch(Set(interfaces.values.compactMap(\.self)))
+        options.conditions?.watch(state.inspect { Set($0.volumes.values.compactMap(\.interface)) })
         if isNews { applyPolicy() }
         // Connections that stayed on the other way would go on there.
-        if hasMoved { noteNetworkChange() }
+        if hasMoved { noteNetworkChange(isNamed: false) }
     }
 }
 

@@ -37,13 +37,13 @@ extension Engine {
     func shareAnswer(of id: String) {
         let others = state.inspect { state in
             state.volumes[id]?.isUnreachable = false
+            for other in state.neighbours(of: id, { $0.isAskedFor }) { state.volumes[other]?.isAskedFor = false }
             return state.neighbours(of: id) { $0.isUnreachable }
         }
         for other in others {
             observe(other) { volume, now in
                 volume.facts.connection.observe(.online, source: "another volume of the server", at: now)
                 volume.answered()
-                volume.isProbing = false
                 volume.trouble = nil
                 // What it finds out next counts from here.
                 volume.lastProbe = monotonicSeconds()
@@ -65,15 +65,16 @@ extension Engine.State {
         guard volumes[id]?.isUnreachable == true else { return }
         for other in neighbours(of: id, { $0.isUnreachable && $0.probeAt != nil }) {
             volumes[other]?.probeAt = nil
-            volumes[other]?.isProbing = true
+            volumes[other]?.isAskedFor = true
+            volumes[other]?.lastProbe = monotonicSeconds()
         }
     }
 
     /// It has been asked, and takes no connection still (`isLost`), or this says nothing of the server.
     fileprivate mutating func endProbe(of id: String, isLost: Bool) {
         let now = monotonicSeconds()
-        for other in neighbours(of: id, { $0.isUnreachable }) {
-            volumes[other]?.isProbing = false
+        for other in neighbours(of: id, { $0.isAskedFor }) {
+            volumes[other]?.isAskedFor = false
             if !isLost, volumes[other]?.facts.isOpen == false { volumes[other]?.probeSoon(now) }
         }
         volumes[id]?.isUnreachable = isLost
@@ -83,7 +84,7 @@ extension Engine.State {
     /// The next question is one for all that wait for a server.
     fileprivate mutating func alignProbes(with id: String) {
         guard let volume = volumes[id], volume.isUnreachable, let next = volume.probeAt else { return }
-        for other in neighbours(of: id, { $0.isUnreachable && !$0.isProbing }) {
+        for other in neighbours(of: id, { $0.isUnreachable && !$0.isProbing && !$0.isAskedFor }) {
             volumes[other]?.probes = volume.probes
             volumes[other]?.probeAt = next
         }

@@ -45,7 +45,8 @@ extension Engine {
         job.cancellation.pace = state.pace(of: row.id)
         let settings = WorkSettings(
             gate: gate,
-            parallelism: options.partsPerFile,
+            // What is slowed down gains nothing by more connections, which others may need.
+            parallelism: job.cancellation.pace == nil ? options.partsPerFile : 1,
             host: options.host,
             publish: { [weak self] in self?.publish($0, of: job) }
         )

@@ -35,6 +35,8 @@ struct Volume: Sendable {
     var probeAt: Double?
     var probes = 0
     var isProbing = false
+    /// Another volume asks the server for it.
+    var isAskedFor = false
     /// No connection to its server came about, which is so for all volumes on it.
     var isUnreachable = false
     var lastProbe: Double = 0
@@ -80,7 +82,7 @@ struct Volume: Sendable {
 
     /// Makes sure that a remote that is away is asked now and then: nothing else would find out that it is back.
     mutating func probeIfClosed() {
-        guard !facts.isOpen || session.store == nil, probeAt == nil, !isProbing else { return }
+        guard !facts.isOpen || session.store == nil, probeAt == nil, !isProbing, !isAskedFor else { return }
         probeSoon(monotonicSeconds())
     }
 

@@ -38,7 +38,10 @@ struct RowTable<Value: Sendable>: Sendable {
         slots[Int(index)] = nil
         free.append(index)
         // A queue that was long gives its memory back.
-        if indices.isEmpty { self = RowTable() }
+        guard free.count > 64, free.count > 3 * indices.count else { return }
+        let kept = slots.compactMap(\.self)
+        self = RowTable()
+        for (key, value) in kept { put(value, key, nil) }
     }
 
     private mutating func put(_ value: Value?, _ key: RowID, _ known: Int32?) {
