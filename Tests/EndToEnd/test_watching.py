@@ -68,7 +68,7 @@ def test_a_terminal_shows_what_goes_on(instance, proxy, mount, terminal, seed):
     watch.wait_for("flusher running", "nothing pending")
     write_random_file(mount / "film", 24 * MIB, seed)
     instance.run("uploads", "pause", write_and_name(mount, "held"))
-    text = watch.wait_for("sending", "film", "[#", "/s", "left", "1 file  paused")
+    text = watch.wait_for("sending", "film", "[#", "/s", " s left", "1 file  paused")
     assert re.search(r"film +\[[#.]{20}\] +\d+% +[\d.]+ MiB of 24 MiB +[\d.]+ [KM]iB/s +\d+ s left", text), text
     # What is drawn follows the terminal's size at once, and nothing of the larger one is left.
     watch.resize(50, 6)
