@@ -73,6 +73,18 @@ package struct YieldController: Hashable, Sendable {
         min(0.025, max(shortest / 2, min(0.010, 0.002 + 4 * shortest)))
     }
 
+    /// How many bytes to send in one go where so many may go, on connections with such segments; at least two segments.
+    ///
+    /// Whoever receives acknowledges every second segment at once and puts off the last of an odd number until another
+    /// comes or 40 ms and more have passed (RFC 9293, 3.8.6.3), which looks like a queue. An even number is sent, the last
+    /// one not full: what encryption adds finds room in it.
+    package static func piece(_ bytes: Int64, segment: Int64) -> Int64 {
+        let pair = 2 * segment
+        // Longer ones are those of connections within a machine.
+        guard pair > 0, pair <= 32 << 10 else { return bytes }
+        return max(1, bytes / pair) * pair - segment / 4
+    }
+
     /// Takes in a sample and sets the rate for the time until the next.
     package mutating func observe(_ sample: Sample) {
         let target = Self.target(shortest: sample.shortest)

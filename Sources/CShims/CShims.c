@@ -236,6 +236,23 @@ int moorage_route_interface(const char *address) {
     return result;
 }
 
+/// Whether a connection goes to an address of this machine, by its two ends.
+static bool is_local(int fd) {
+    struct sockaddr_storage ours = {0}, theirs = {0};
+    socklen_t size = sizeof(ours), other = sizeof(theirs);
+    if (getsockname(fd, (struct sockaddr *)&ours, &size) != 0 || getpeername(fd, (struct sockaddr *)&theirs, &other) != 0) {
+        return false;
+    }
+    if (theirs.ss_family == AF_INET) {
+        in_addr_t from = ((struct sockaddr_in *)&ours)->sin_addr.s_addr;
+        in_addr_t to = ((struct sockaddr_in *)&theirs)->sin_addr.s_addr;
+        return from == to || ntohl(to) >> 24 == IN_LOOPBACKNET;
+    }
+    const struct in6_addr *from = &((struct sockaddr_in6 *)&ours)->sin6_addr;
+    const struct in6_addr *to = &((struct sockaddr_in6 *)&theirs)->sin6_addr;
+    return memcmp(from, to, sizeof(*to)) == 0 || (IN6_IS_ADDR_V4MAPPED(to) && to->s6_addr[12] == IN_LOOPBACKNET);
+}
+
 int moorage_path_info(int fd, struct moorage_path_info *info) {
     struct tcp_info known;
     socklen_t size = sizeof(known);
@@ -247,6 +264,8 @@ int moorage_path_info(int fd, struct moorage_path_info *info) {
     info->retransmitted = known.tcpi_total_retrans;
     info->delivery_rate = known.tcpi_delivery_rate;
     info->acknowledged = known.tcpi_bytes_acked;
+    info->segment = known.tcpi_snd_mss;
+    info->is_local = is_local(fd);
     return 0;
 }
 

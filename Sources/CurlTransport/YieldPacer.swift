@@ -27,6 +27,8 @@ final class YieldPacer {
     private var lastSample = 0.0
     private var lastUse = 0.0
     private var wasHeld = false
+    /// The longest segment of the connections that were looked at last, in bytes.
+    private var segment: Int64 = 1448
 
     init(_ rules: TrafficRules?) {
         self.rules = rules
@@ -48,7 +50,7 @@ final class YieldPacer {
     func piece(_ kind: TrafficClass, wanted: Int64) -> Int64 {
         guard let rate = rate(kind) else { return .max }
         let available = bucket.available(.interactive, rate: rate, now: SharedBandwidth.now())
-        let piece = max(TokenBucket.quantum(rate: rate / 4), available)
+        let piece = YieldController.piece(max(TokenBucket.quantum(rate: rate / 4), available), segment: segment)
         if piece < wanted { wasHeld = true }
         return piece
     }
@@ -82,18 +84,17 @@ final class YieldPacer {
         var worst: (roundTrip: Double, shortest: Double)?
         var acknowledged: Int64 = 0
         var repeated: Int64 = 0
+        segment = 0
         for socket in sockets {
             var info = moorage_path_info()
             guard moorage_path_info(socket, &info) == 0, info.round_trip > 0 else { continue }
             let path = Path(acknowledged: info.acknowledged, retransmitted: info.retransmitted)
             seen[socket] = path
+            if !info.is_local { segment = max(segment, Int64(info.segment)) }
             guard let before = paths[socket], path.acknowledged > before.acknowledged else { continue }
             acknowledged += Int64(path.acknowledged - before.acknowledged)
             repeated += 1500 * Int64(path.retransmitted &- before.retransmitted)
-            // Of what goes now and then the last packet is acknowledged late, as another might follow (RFC 9293,
-            // 3.8.6.3): then the times are far apart. In a queue all packets wait.
-            let shortest = Double(min(info.shortest_round_trip, info.round_trip)) / 1e6
-            let roundTrip = max(shortest, Double(info.round_trip) / 1e6 - Double(info.round_trip_deviation) / 1e6)
+            let (roundTrip, shortest) = Self.roundTrips(info)
             if worst.map({ roundTrip - shortest > $0.roundTrip - $0.shortest }) ?? true {
                 worst = (roundTrip, shortest)
             }
@@ -109,6 +110,17 @@ final class YieldPacer {
             interval: interval,
             wasHeld: wasHeld
         )
+    }
+
+    /// How long a connection's packets are on their way and back, and how long without a queue, in seconds.
+    private static func roundTrips(_ info: moorage_path_info) -> (now: Double, shortest: Double) {
+        let shortest = Double(min(info.shortest_round_trip, info.round_trip)) / 1e6
+        // Nothing queues within the machine; what takes long there are acknowledgements that are put off.
+        if info.is_local { return (shortest, shortest) }
+        // Of what goes now and then the last packet is acknowledged late, as another might follow (RFC 9293, 3.8.6.3):
+        // then the times are far apart. In a queue all packets wait.
+        let now = Double(info.round_trip) / 1e6 - Double(info.round_trip_deviation) / 1e6
+        return (max(shortest, now), shortest)
     }
 
     /// Has the kernel treat a connection's packets as those of a class: their mark, and how far apart they go.

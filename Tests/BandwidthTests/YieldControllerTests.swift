@@ -146,6 +146,23 @@ private struct Line {
         #expect(controller.rate <= YieldController.initial)
     }
 
+    @Test(arguments: [536, 1380, 1448, 8948] as [Int64])
+    func whatIsSentAtOnceIsAnEvenNumberOfSegments(segment: Int64) {
+        for bytes in stride(from: Int64(1), through: 256 << 10, by: 777) {
+            let piece = YieldController.piece(bytes, segment: segment)
+            // With what encryption adds to each of its records (RFC 8446, 5.2), too.
+            for wire in [piece, piece + 22 * (1 + piece / 16_384)] where piece < 64 << 10 {
+                #expect((wire + segment - 1) / segment % 2 == 0, "\(bytes): \(piece)")
+            }
+            #expect(piece <= max(bytes, 2 * segment) && piece > bytes - 2 * segment - segment / 4)
+        }
+    }
+
+    @Test func withinAMachineAnyNumberOfBytesIsSent() {
+        #expect(YieldController.piece(4096, segment: 65_483) == 4096)
+        #expect(YieldController.piece(4096, segment: 0) == 4096)
+    }
+
     @Test func lossSlowsDownWhereNoQueueShows() {
         var controller = YieldController()
         for _ in 0..<20 {

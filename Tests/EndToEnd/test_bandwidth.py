@@ -117,6 +117,16 @@ def test_a_volume_and_its_paths_have_limits_of_their_own(server, instance, stack
 
 
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
+@pytest.mark.limit(150)
+def test_a_server_on_this_machine_shares_no_line(server, instance, seed):
+    """What waits for nobody stands back for others on a line; acknowledgements that are put off are no sign of them."""
+    instance.configure(discretionary="true")
+    mount = instance.mount("s3://bucket", endpoint=server.url)
+    write_random_file(mount / "upload", 64 * MIB, seed)
+    # A third of a megabyte a second would be enough to fail.
+    wait_until(lambda: instance.pending_files() == 0, 100, "the upload")
+
+
 def test_reading_keeps_to_a_rate_in_all_mounts_together(far_server, far_instance, network, stack):
     """Two mounts share one rate although they are two processes, and keep it when the flusher is killed."""
     client = far_server.client()

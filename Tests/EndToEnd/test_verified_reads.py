@@ -47,7 +47,7 @@ def written(instance, server):
         fio(mount, name, *words, "--rw=write", "--bs=64k", "--do_verify=0")
     instance.flush()
     mount.unmount()
-    instance.drop_cache()
+    instance.drop_contents()
     return mount
 
 
@@ -68,7 +68,7 @@ def test_fio_finds_every_block_as_it_wrote_it(instance, server, client, written,
         # Listings at most.
         assert server.stats()["body_bytes_sent"]["GET"] - before < MIB, name
         mount.unmount()
-        instance.drop_cache()
+        instance.drop_contents()
     # The judge judges: of one wrong byte at the remote it complains.
     data = bytearray(client.get_object(Bucket="bucket", Key="one")["Body"].read())
     data[random.Random(seed).randrange(len(data)) | 0xFFF] ^= 1
@@ -110,7 +110,7 @@ def test_fio_finds_what_each_way_of_writing_wrote(instance, server, client, seed
     writers(mount, "--verify_only")
     instance.flush()
     mount.unmount()
-    instance.drop_cache()
+    instance.drop_contents()
     sizes = all_keys(client, "bucket")
     mount = mount.mount_again()
     before = server.stats()["body_bytes_sent"].get("GET", 0)
@@ -126,7 +126,7 @@ def test_fio_finds_what_each_way_of_writing_wrote(instance, server, client, seed
         data[random.Random(seed).randrange(100_000, 2_900_000)] ^= 1
         client.put_object(Bucket="bucket", Key=key, Body=bytes(data))
     mount.unmount()
-    instance.drop_cache()
+    instance.drop_contents()
     result = writers(mount.mount_again(), "--verify_only", check=False)
     assert result.returncode != 0
     assert set(re.findall(r"verify.* file \S*/([\w.]+)", result.stderr)) == set(wrong), result.stderr

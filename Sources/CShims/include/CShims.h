@@ -6,6 +6,7 @@
 #ifndef MOORAGE_CSHIMS_H
 #define MOORAGE_CSHIMS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -97,6 +98,10 @@ struct moorage_path_info {
     uint64_t delivery_rate;
     /// Bytes that the other side acknowledged since the connection began.
     uint64_t acknowledged;
+    /// How many bytes a segment holds that is sent.
+    uint32_t segment;
+    /// Whether the other side is this machine: what is sent takes no line.
+    bool is_local;
 };
 /// 0, or -1 with errno.
 int moorage_path_info(int fd, struct moorage_path_info *_Nonnull info);

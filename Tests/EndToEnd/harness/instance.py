@@ -216,6 +216,14 @@ class Instance:
         # A flusher that runs may have made it again already.
         os.makedirs(self.directory("cache"), mode=0o700, exist_ok=True)
 
+    def drop_contents(self):
+        """Deletes the cache when all there was to upload is in it; nothing may be mounted or pending."""
+        volumes = self.directory("state/volumes")
+        for volume in os.listdir(volumes):
+            staging = os.path.join(volumes, volume, "staging")
+            wait_until(lambda: os.listdir(staging) == [], 30, "an empty staging folder")
+        self.drop_cache()
+
     def _has_cache(self):
         return os.path.exists(self.directory("cache"))
 
