@@ -68,12 +68,20 @@ extension FileSystem {
     package func readLink(_ number: InodeNumber) throws(FileError) -> ObjectKey {
         let inode = try inode(number)
         guard inode.kind == .symbolicLink else { throw .invalidArgument }
-        let (target, content) = inode.state.withLock { ($0.target, $0.content) }
-        if let target { return target }
-        guard let (key, version) = content.wholeRemote, version.size <= 4095 else { throw .stale }
-        let text = try linkText(key, version)
-        inode.state.withLock { $0.target = text }
-        return text
+        // Its object may move on while it is read, to the name that the link was given meanwhile: not for ever.
+        for _ in 0..<4 {
+            let (target, content) = inode.state.withLock { ($0.target, $0.content) }
+            if let target { return target }
+            do throws(FileError) {
+                guard let (key, version) = content.wholeRemote, version.size <= 4095 else { throw .stale }
+                let text = try linkText(key, version)
+                inode.state.withLock { $0.target = text }
+                return text
+            } catch {
+                guard case .stale = error, try reload(inode) else { throw error }
+            }
+        }
+        throw .stale
     }
 
     /// A link's text is its object's content, as s3fs and rclone keep it.

@@ -8,6 +8,7 @@ has the object, and we do not know it yet).
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -308,6 +309,27 @@ def test_renamed_while_it_is_copied(quick, proxy, client, fault):
     os.rename(quick / "b", quick / "c")
     held.release()
     assert_same(quick, client, {"c": b"remote"})
+
+
+def test_a_link_is_read_while_it_moves(quick, proxy, client):
+    """What the mount did not know of it is at its old name until the copy is made, and then at the new one."""
+    client.put_object(Bucket="bucket", Key="a/link", Body=b"target", Metadata={"mode": str(0o120777)})
+    wait_until(lambda: os.path.islink(quick / "a/link"), 20, "the remote link to show up")
+    link = os.open(quick / "a/link", os.O_PATH | os.O_NOFOLLOW)
+    try:
+        held = proxy.rule("hold", method="GET", path="/bucket/a/link")
+        with ThreadPoolExecutor() as threads:
+            reading = threads.submit(os.readlink, "", dir_fd=link)
+            try:
+                held.wait()
+                os.rename(quick / "a", quick / "b")
+                quick.instance.flush()
+                assert "a/link" not in all_keys(client, "bucket")
+            finally:
+                held.release()
+            assert reading.result(20) == "target"
+    finally:
+        os.close(link)
 
 
 def test_two_files_swap_names(quick, proxy, client, fault):

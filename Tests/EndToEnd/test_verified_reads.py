@@ -123,7 +123,9 @@ def test_fio_finds_what_each_way_of_writing_wrote(instance, server, client, seed
     wrong = ("sequential", "backward", "unaligned", "odd", "mmap")
     for key in wrong:
         data = bytearray(client.get_object(Bucket="bucket", Key=key)["Body"].read())
-        data[random.Random(seed).randrange(100_000, 2_900_000)] ^= 1
+        # Of blocks of odd sizes that overlap fio verifies the last that it wrote: not every byte.
+        for position in random.Random(seed).sample(range(100_000, 2_900_000), 16 if key == "odd" else 1):
+            data[position] ^= 1
         client.put_object(Bucket="bucket", Key=key, Body=bytes(data))
     mount.unmount()
     instance.drop_contents()
