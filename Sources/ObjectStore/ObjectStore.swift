@@ -67,6 +67,11 @@ package struct StoreCapabilities: Hashable, Sendable {
     package var conditionalWrites: Bool?
     /// CopyObject works, nil while unknown.
     package var copy: Bool?
+    /// Copies are made only where what they are conditional on holds, for the source and for a target that must not exist;
+    /// nil while unknown.
+    package var conditionalCopies: Bool?
+    /// Deletions are made only of the version that is named, nil while unknown.
+    package var conditionalDeletions: Bool?
     /// UploadPartCopy works, nil while unknown.
     package var partCopy: Bool?
     /// An object `folder/` can stand beside objects in the folder, nil while unknown; without it empty folders

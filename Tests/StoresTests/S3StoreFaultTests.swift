@@ -293,7 +293,7 @@ import Testing
         }
         #expect(left.wait(timeout: 30) { $0 == 0 ? true : nil } == true)
         let probes = fixture.proxy.plan.records.filter { $0.method == "PUT" && $0.path.contains(".moorage-probe") }
-        #expect(probes.count == 4, "one for markers, one for conditions, two for copies")
+        #expect(probes.count == 6, "one for markers, one for conditions, four for copies")
         #expect(try fixture.store.list(.root, recursive: true, continuation: nil).entries.count == 24)
     }
 

@@ -118,7 +118,7 @@ extension S3Store {
         try clearScratch()
         let name = client.fullKey(scratch(.condition))
         var request = S3Request("PUT", name)
-        request.fields.append("If-Match", "\"00000000000000000000000000000000\"")
+        request.fields.append("If-Match", Self.impossibleTag.fieldValue)
         request.body = .bytes([])
         do throws(StoreError) {
             _ = try client.send(request)

@@ -19,21 +19,35 @@ extension S3Store {
         guard try isCapable(\.copy, probeCopy) else {
             throw StoreError(.unsupported, "the server cannot copy objects")
         }
-        // Most servers ignore the condition on the source.
-        try verify(source, .version(sourceVersion))
-        return try conditionally(key, condition, looksFirst: true) { condition throws(StoreError) in
+        let isChecked = capabilities.conditionalCopies == true && sourceVersion.entityTag.map { !$0.isWeak } ?? false
+        if !isChecked { try verify(source, .version(sourceVersion)) }
+        // Onto itself the condition on the source is the one on the target.
+        let isOneCondition = source == key && condition == .version(sourceVersion)
+        let looksFirst = !isChecked || condition != .absent && !isOneCondition
+        return try conditionally(key, condition, looksFirst: looksFirst) { condition throws(StoreError) in
             let result = try sendCopy(source, sourceVersion, to: key, metadata, condition)
-            let tag = EntityTag(fieldValue: result.entityTag)
-            let current = try status(of: key, cancellation: nil).version
-            // HEAD knows the time as later HEADs will tell it; but it may already be somebody else's version.
-            if let tag, let mine = current.entityTag, !mine.weaklyMatches(tag) {
-                return ObjectVersion(entityTag: tag, size: sourceVersion.size)
-            }
-            guard current.size == sourceVersion.size else {
-                throw StoreError(.temporary, "the copy has \(current.size) bytes instead of \(sourceVersion.size)")
-            }
-            return current
+            return try version(of: key, copiedFrom: sourceVersion, result)
         }
+    }
+
+    /// The version that a copy has become.
+    private func version(
+        of key: ObjectKey,
+        copiedFrom source: ObjectVersion,
+        _ result: CopyResult
+    ) throws(StoreError) -> ObjectVersion {
+        let tag = EntityTag(fieldValue: result.entityTag)
+        // The same tag is the same content: nothing is left to ask.
+        if let tag, !tag.isWeak, tag == source.entityTag { return ObjectVersion(entityTag: tag, size: source.size) }
+        let current = try status(of: key, cancellation: nil).version
+        // HEAD knows the time as later HEADs will tell it; but it may already be somebody else's version.
+        if let tag, let mine = current.entityTag, !mine.weaklyMatches(tag) {
+            return ObjectVersion(entityTag: tag, size: source.size)
+        }
+        guard current.size == source.size else {
+            throw StoreError(.temporary, "the copy has \(current.size) bytes instead of \(source.size)")
+        }
+        return current
     }
 
     private func sendCopy(
@@ -68,9 +82,7 @@ extension S3Store {
     /// write and empty the target.
     private func probeCopy() throws(StoreError) -> Bool {
         let (source, target) = (scratch(.source), scratch(.target))
-        var request = S3Request("PUT", client.fullKey(source))
-        request.body = .bytes([0x78])
-        _ = try client.send(request)
+        try putScratch(source)
         var isSupported = false
         do throws(StoreError) {
             _ = try sendCopy(source, nil, to: target, nil, .none)
@@ -80,7 +92,23 @@ extension S3Store {
                 throw error
             }
         }
+        if isSupported { try probeConditionalCopies(source, target) }
         for key in [source, target] { try delete(key, condition: .none) }
         return isSupported
+    }
+
+    /// Tries copies of a version that there is not, and onto an object that must not exist: a server that refuses both
+    /// need not be asked about either before each copy.
+    private func probeConditionalCopies(_ source: ObjectKey, _ target: ObjectKey) throws(StoreError) {
+        let another = ObjectVersion(entityTag: Self.impossibleTag, size: 1)
+        var isComplete = try isRefused { () throws(StoreError) in
+            _ = try sendCopy(source, another, to: target, nil, .none)
+        }
+        if isComplete {
+            isComplete = try isRefused { () throws(StoreError) in
+                _ = try sendCopy(source, nil, to: target, nil, .absent)
+            }
+        }
+        learn { $0.conditionalCopies = isComplete }
     }
 }

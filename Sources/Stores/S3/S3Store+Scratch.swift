@@ -18,6 +18,7 @@ enum ScratchObject: String, CaseIterable {
     case folder = "-folder"
     case source = "-source"
     case target = "-target"
+    case deletion = "-deletion"
 
     private static let prefix = ".moorage-probe"
 
@@ -55,6 +56,31 @@ extension S3Store {
     private static let clearings = Lock<[[String]: Monitor<Clearing>]>([:])
 
     func scratch(_ object: ScratchObject) -> ObjectKey { object.name(client.configuration.scratchOwner) }
+
+    /// A version that no object ever has.
+    static let impossibleTag = EntityTag(opaque: String(repeating: "0", count: 32))
+
+    /// Makes a scratch object, of one byte.
+    func putScratch(_ key: ObjectKey) throws(StoreError) {
+        var request = S3Request("PUT", client.fullKey(key))
+        request.body = .bytes([0x78])
+        _ = try client.send(request)
+    }
+
+    /// Whether the server refuses what must not be done; one that does it, or does not know what it is asked, goes by no
+    /// such condition.
+    func isRefused(_ attempt: () throws(StoreError) -> Void) throws(StoreError) -> Bool {
+        do throws(StoreError) {
+            try attempt()
+        } catch {
+            switch error.cause {
+            case .preconditionFailed: return true
+            case .unsupported, .rejected, .forbidden, .notFound: return false
+            default: throw error
+            }
+        }
+        return false
+    }
 
     /// Deletes what a process before this one left, once, before the first scratch object is made.
     func clearScratch() throws(StoreError) {

@@ -39,24 +39,6 @@ extension S3Store {
         }
     }
 
-    package func delete(_ key: ObjectKey, condition: WriteCondition) throws(StoreError) {
-        // Where a marker cannot be, the name without the slash may be a file's.
-        if key.bytes.last == 0x2F, capabilities.folderMarkers == false { return }
-        var wanted = condition
-        if wanted == .absent { wanted = .none }
-        // Most servers ignore conditions on DELETE, so it is looked at first in any case.
-        try conditionally(key, wanted, looksFirst: true) { condition throws(StoreError) in
-            var request = S3Request("DELETE", client.fullKey(key))
-            conditions.inspect { $0.add(condition, to: &request.fields) }
-            request.isRepeatable = false
-            do throws(StoreError) {
-                _ = try client.send(request)
-            } catch {
-                guard error.cause == .notFound, condition == .none else { throw error }
-            }
-        }
-    }
-
     private func findOutAboutFolderMarkers() throws(StoreError) -> Bool {
         let isSupported = try probeFolderMarkers()
         if !isSupported { Log.notice("s3", "the server cannot keep folders that hold no file") }

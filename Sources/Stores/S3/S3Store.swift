@@ -29,6 +29,8 @@ package final class S3Store: ObjectStore {
     let listsMetadata: Atomic<Bool>
     /// Whether an entity tag was seen that is the MD5 of what was sent.
     let tagsAreDigests = Atomic(false)
+    /// How many deletions under a condition were asked for.
+    let deletions = Atomic(0)
 
     /// Throws when the endpoint is not a URL; nothing is sent yet.
     package init(

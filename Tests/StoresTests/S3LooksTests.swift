@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import ObjectStore
+import Stores
+import TestSupport
+import Testing
+
+/// What is asked before a copy or a deletion, at servers that check what these are conditional on and at others.
+@Suite struct S3LooksTests {
+    /// The methods of the requests since the plan was zeroed, without those about scratch objects.
+    private static func methods(_ fixture: StoreFixture) -> [String] {
+        fixture.proxy.plan.records.filter { !$0.path.contains(".moorage-probe") }.map(\.method)
+    }
+
+    private static func copy(
+        _ fixture: StoreFixture,
+        _ source: String,
+        _ version: ObjectVersion,
+        to target: String,
+        _ condition: WriteCondition = .absent
+    ) throws -> ObjectVersion {
+        try fixture.store.copy(
+            ObjectKey(source),
+            sourceVersion: version,
+            to: ObjectKey(target),
+            metadata: ObjectMetadata(uid: 7),
+            condition: condition
+        )
+    }
+
+    @Test func aCopyIsOneRequestWhereTheServerChecks() throws {
+        let fixture = try StoreFixture()
+        let source = try fixture.put("s", pattern(1000), condition: .absent)
+        _ = try Self.copy(fixture, "s", source, to: "a")
+        #expect(fixture.store.capabilities.conditionalCopies == true)
+        fixture.proxy.plan.zero()
+        let copy = try Self.copy(fixture, "s", source, to: "b")
+        let renewed = try Self.copy(fixture, "b", copy, to: "b", .version(copy))
+        #expect(Self.methods(fixture) == ["PUT", "PUT"])
+        #expect(try fixture.read("b", renewed, ByteRange(0, 1000)) == pattern(1000))
+        #expect(cause { _ = try Self.copy(fixture, "s", source, to: "b") } == .preconditionFailed)
+        let later = try fixture.put("s", pattern(2000))
+        #expect(cause { _ = try Self.copy(fixture, "s", source, to: "c") } == .preconditionFailed)
+        #expect(cause { _ = try Self.copy(fixture, "gone", source, to: "c") } == .notFound)
+        #expect(try fixture.store.status(of: ObjectKey("b"), cancellation: nil).version.size == 1000)
+        // What stands at the target is looked at, which no condition of such a request is tried for.
+        fixture.proxy.plan.zero()
+        #expect(cause { _ = try Self.copy(fixture, "s", later, to: "b", .version(source)) } == nil)
+        #expect(Self.methods(fixture).first == "HEAD")
+    }
+
+    /// Both objects are looked at where the server takes no notice of one of the conditions.
+    @Test(arguments: ["x-amz-copy-source-if-match", "if-none-match"])
+    func aServerThatIgnoresAConditionIsAskedBeforeEachCopy(field: String) throws {
+        let fixture = try StoreFixture()
+        let source = try fixture.put("s", pattern(1000))
+        let made = "<CopyObjectResult><ETag>\"1\"</ETag></CopyObjectResult>"
+        let pattern = RequestPattern(method: "PUT", path: ".moorage-probe", field: field)
+        fixture.proxy.plan.add(FaultRule(.respond(CannedResponse(status: 200, body: made)), for: pattern))
+        _ = try Self.copy(fixture, "s", source, to: "a")
+        #expect(fixture.store.capabilities.conditionalCopies == false)
+        fixture.proxy.plan.zero()
+        _ = try Self.copy(fixture, "s", source, to: "b")
+        #expect(Self.methods(fixture) == ["HEAD", "HEAD", "PUT"])
+        let left = try fixture.store.list(.root, recursive: true, continuation: nil)
+        #expect(left.entries.map(\.key) == ["a", "b", "s"].map { ObjectKey($0) })
+    }
+
+    @Test func aDeletionIsOneRequestWhereTheServerChecks() throws {
+        let fixture = try StoreFixture()
+        let version = try fixture.put("k", pattern(10))
+        for number in 0..<9 {
+            try fixture.store.delete(ObjectKey("\(number)"), condition: .version(fixture.put("\(number)", [1])))
+        }
+        #expect(fixture.store.capabilities.conditionalDeletions == true)
+        fixture.proxy.plan.zero()
+        try fixture.store.delete(ObjectKey("k"), condition: .version(version))
+        #expect(Self.methods(fixture) == ["DELETE"])
+        let later = try fixture.put("k", pattern(20))
+        #expect(cause { try fixture.store.delete(ObjectKey("k"), condition: .version(version)) } == .preconditionFailed)
+        #expect(try fixture.read("k", later, ByteRange(0, 20)) == pattern(20))
+        let gone = cause { try fixture.store.delete(ObjectKey("gone"), condition: .version(version)) }
+        #expect(gone == .notFound || gone == .preconditionFailed)
+        let left = try fixture.store.list(.root, recursive: true, continuation: nil)
+        #expect(left.entries.map(\.key) == [ObjectKey("k")])
+    }
+
+    /// 204: it did not look; 501: it knows no such condition; 403: who may delete may not write.
+    @Test(arguments: [("DELETE", 204), ("DELETE", 501), ("PUT", 403)])
+    func aServerThatDeletesAnyVersionIsAskedBeforeEachDeletion(method: String, status: Int) throws {
+        let fixture = try StoreFixture()
+        let versions = try (0..<11).map { try fixture.put("\($0)", [1], condition: .absent) }
+        let probe = RequestPattern(method: method, path: ".moorage-probe")
+        fixture.proxy.plan.add(FaultRule(.respond(CannedResponse(status: status)), for: probe))
+        for number in 0..<10 { try fixture.store.delete(ObjectKey("\(number)"), condition: .version(versions[number])) }
+        #expect(fixture.store.capabilities.conditionalDeletions == false)
+        fixture.proxy.plan.zero()
+        try fixture.store.delete(ObjectKey("10"), condition: .version(versions[10]))
+        #expect(Self.methods(fixture) == ["HEAD", "DELETE"])
+        #expect(try fixture.store.list(.root, recursive: true, continuation: nil).entries.isEmpty)
+    }
+}
