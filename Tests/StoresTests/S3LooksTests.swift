@@ -87,8 +87,8 @@ import Testing
         #expect(left.entries.map(\.key) == [ObjectKey("k")])
     }
 
-    /// 204: it did not look; 501: it knows no such condition; 403: who may delete may not write.
-    @Test(arguments: [("DELETE", 204), ("DELETE", 501), ("PUT", 403)])
+    /// 204: it did not look; 501: it knows no such condition; 403, 400: who may delete may not write, or not such objects.
+    @Test(arguments: [("DELETE", 204), ("DELETE", 501), ("PUT", 403), ("PUT", 400)])
     func aServerThatDeletesAnyVersionIsAskedBeforeEachDeletion(method: String, status: Int) throws {
         let fixture = try StoreFixture()
         let versions = try (0..<11).map { try fixture.put("\($0)", [1], condition: .absent) }

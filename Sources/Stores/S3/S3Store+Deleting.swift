@@ -43,9 +43,9 @@ extension S3Store {
         do throws(StoreError) {
             try putScratch(name)
         } catch {
-            // Who may delete and not write goes on as before.
-            if error.cause == .forbidden { return false }
-            throw error
+            // Who may delete and not write such objects goes on as before.
+            if error.isTransient { throw error }
+            return false
         }
         var request = S3Request("DELETE", client.fullKey(name))
         request.fields.append("If-Match", Self.impossibleTag.fieldValue)
