@@ -78,10 +78,12 @@ package struct YieldController: Hashable, Sendable {
     /// Whoever receives acknowledges every second segment at once and puts off the last of an odd number until another
     /// comes or 40 ms and more have passed (RFC 9293, 3.8.6.3), which looks like a queue. An even number is sent, the last
     /// one not full: what encryption adds finds room in it.
-    package static func piece(_ bytes: Int64, segment: Int64) -> Int64 {
+    ///
+    /// `rate`: bytes a second. Where long segments would be seconds apart they are not filled.
+    package static func piece(_ bytes: Int64, segment: Int64, rate: Int64) -> Int64 {
         let pair = 2 * segment
         // Longer ones are those of connections within a machine.
-        guard pair > 0, pair <= 32 << 10 else { return bytes }
+        guard pair > 0, pair <= 32 << 10, pair <= max(8 << 10, rate) else { return bytes }
         return max(1, bytes / pair) * pair - segment / 4
     }
 

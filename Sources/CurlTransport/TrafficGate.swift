@@ -121,7 +121,8 @@ final class TrafficGate {
     private func take(_ limit: Int64, _ direction: TrafficDirection, _ kind: TrafficClass) -> Int64 {
         guard wait(direction, kind) == 0 else { return 0 }
         let piece = direction == .up ? yielding.piece(kind, wanted: limit) : .max
-        let count = min(limit, piece, bandwidth?.piece(direction, kind) ?? .max)
+        let most = min(limit, piece, bandwidth?.piece(direction, kind) ?? .max)
+        let count = direction == .up && most < piece ? yielding.whole(most, kind) : most
         guard bandwidth?.take(count, direction, kind) ?? true else { return 0 }
         if direction == .up { yielding.take(count, kind) }
         return count

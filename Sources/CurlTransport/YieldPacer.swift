@@ -50,9 +50,17 @@ final class YieldPacer {
     func piece(_ kind: TrafficClass, wanted: Int64) -> Int64 {
         guard let rate = rate(kind) else { return .max }
         let available = bucket.available(.interactive, rate: rate, now: SharedBandwidth.now())
-        let piece = YieldController.piece(max(TokenBucket.quantum(rate: rate / 4), available), segment: segment)
+        let wish = max(TokenBucket.quantum(rate: rate / 4), available)
+        let piece = YieldController.piece(wish, segment: segment, rate: rate)
         if piece < wanted { wasHeld = true }
         return piece
+    }
+
+    /// How many bytes go where no more than so many may: an even number of segments, if there are two.
+    func whole(_ bytes: Int64, _ kind: TrafficClass) -> Int64 {
+        guard let rate = rate(kind) else { return bytes }
+        let whole = YieldController.piece(bytes, segment: segment, rate: rate)
+        return whole <= bytes ? whole : bytes
     }
 
     func take(_ bytes: Int64, _ kind: TrafficClass) {

@@ -149,7 +149,7 @@ private struct Line {
     @Test(arguments: [536, 1380, 1448, 8948] as [Int64])
     func whatIsSentAtOnceIsAnEvenNumberOfSegments(segment: Int64) {
         for bytes in stride(from: Int64(1), through: 256 << 10, by: 777) {
-            let piece = YieldController.piece(bytes, segment: segment)
+            let piece = YieldController.piece(bytes, segment: segment, rate: 100_000)
             // With what encryption adds to each of its records (RFC 8446, 5.2), too.
             for wire in [piece, piece + 22 * (1 + piece / 16_384)] where piece < 64 << 10 {
                 #expect((wire + segment - 1) / segment % 2 == 0, "\(bytes): \(piece)")
@@ -159,8 +159,11 @@ private struct Line {
     }
 
     @Test func withinAMachineAnyNumberOfBytesIsSent() {
-        #expect(YieldController.piece(4096, segment: 65_483) == 4096)
-        #expect(YieldController.piece(4096, segment: 0) == 4096)
+        #expect(YieldController.piece(4096, segment: 65_483, rate: 100_000) == 4096)
+        #expect(YieldController.piece(4096, segment: 0, rate: 100_000) == 4096)
+        // Jumbo frames on a line that others fill: a piece is sent about every second all the same.
+        #expect(YieldController.piece(4096, segment: 8948, rate: 4096) == 4096)
+        #expect(YieldController.piece(4096, segment: 1448, rate: 4096) == 2534)
     }
 
     @Test func lossSlowsDownWhereNoQueueShows() {

@@ -19,14 +19,21 @@ extension S3Store {
         guard try isCapable(\.copy, probeCopy) else {
             throw StoreError(.unsupported, "the server cannot copy objects")
         }
-        let isChecked = capabilities.conditionalCopies == true && sourceVersion.entityTag.map { !$0.isWeak } ?? false
-        if !isChecked { try verify(source, .version(sourceVersion)) }
-        // Onto itself the condition on the source is the one on the target.
-        let isOneCondition = source == key && condition == .version(sourceVersion)
-        let looksFirst = !isChecked || condition != .absent && !isOneCondition
+        let looksFirst = !checks(condition, source == key, sourceVersion)
+        if looksFirst { try verify(source, .version(sourceVersion)) }
         return try conditionally(key, condition, looksFirst: looksFirst) { condition throws(StoreError) in
             let result = try sendCopy(source, sourceVersion, to: key, metadata, condition)
             return try version(of: key, copiedFrom: sourceVersion, result)
+        }
+    }
+
+    /// Whether the server itself refuses a copy where something does not hold of what it is conditional on.
+    private func checks(_ condition: WriteCondition, _ isOntoItself: Bool, _ source: ObjectVersion) -> Bool {
+        guard capabilities.conditionalCopies == true, let tag = source.entityTag, !tag.isWeak else { return false }
+        return switch condition {
+        case .none, .absent: true
+        // Onto itself the condition on the source is the one on the target; else a refusal would not tell which it was.
+        case .version(let target): isOntoItself && target == source
         }
     }
 
@@ -38,7 +45,9 @@ extension S3Store {
     ) throws(StoreError) -> ObjectVersion {
         let tag = EntityTag(fieldValue: result.entityTag)
         // The same tag is the same content: nothing is left to ask.
-        if let tag, !tag.isWeak, tag == source.entityTag { return ObjectVersion(entityTag: tag, size: source.size) }
+        if let tag, !tag.isWeak, tag == source.entityTag, let time = result.lastModified {
+            return ObjectVersion(entityTag: tag, size: source.size, lastModified: Timestamp(seconds: time.seconds))
+        }
         let current = try status(of: key, cancellation: nil).version
         // HEAD knows the time as later HEADs will tell it; but it may already be somebody else's version.
         if let tag, let mine = current.entityTag, !mine.weaklyMatches(tag) {

@@ -49,6 +49,8 @@ extension S3Store {
         }
         var request = S3Request("DELETE", client.fullKey(name))
         request.fields.append("If-Match", Self.impossibleTag.fieldValue)
+        // The answer to a second one tells nothing: the first may have done it.
+        request.isRepeatable = false
         let attempt = request
         let isEnforced = try isRefused { () throws(StoreError) in _ = try client.send(attempt) }
         try delete(name, condition: .none)

@@ -75,8 +75,10 @@ extension S3Store {
         } catch {
             switch error.cause {
             case .preconditionFailed: return true
-            case .unsupported, .rejected, .forbidden, .notFound: return false
-            default: throw error
+            // Nothing was found out, and nothing else will work either.
+            case .unreachable, .authentication, .noSuchBucket, .cancelled: throw error
+            // Whatever else it makes of such a request, it had better get none.
+            default: return false
             }
         }
         return false
