@@ -17,12 +17,6 @@ import Testing
         return overrides
     }
 
-    private func path() throws -> String {
-        let folder = "/tmp/moorage-overrides-\(Randomness.hexadecimal(bytes: 6))"
-        try Files.makeDirectories(folder)
-        return folder + "/policy.json"
-    }
-
     @Test func theLastWordCountsAndAutoTakesItBack() throws {
         var overrides = try overrides(("metered", "yes", nil), ("metered", "no", 60), ("low-data", "on", nil))
         #expect(overrides.entries.map(\.key) == ["low-data", "metered"])
@@ -61,7 +55,13 @@ import Testing
     }
 
     @Test func theyReadBackAndNobodyElseReadsThem() throws {
-        let path = try path()
+        let folder = "/tmp/moorage-overrides-\(Randomness.hexadecimal(bytes: 6))"
+        try Files.makeDirectories(folder)
+        let path = folder + "/policy.json"
+        defer {
+            try? Files.removeIfPresent(path)
+            try? Files.removeDirectory(folder)
+        }
         #expect(try PolicyOverrides(loading: path).entries.isEmpty, "no file is nothing set")
         let overrides = try overrides(("metered", "yes", 60), ("battery_min", "35", nil))
         try overrides.save(to: path)
