@@ -137,7 +137,10 @@ let package = Package(
         tests("Conditions", ["Base", "Platform", "Policy", "Conditions"]),
         tests(
             "FileSystem",
-            ["Base", "Platform", "HTTPWire", "ObjectStore", "Catalog", "BlockCache", "Journal", "FileSystem"]
+            [
+                "Base", "Platform", "HTTPWire", "ObjectStore", "Catalog", "BlockCache", "Database", "Journal",
+                "FileSystem",
+            ]
         ),
         tests("BlockCache", ["Base", "Platform", "ObjectStore", "BlockCache"]),
         tests("S3Wire", ["Base", "Digests", "HTTPWire", "S3Wire"]),

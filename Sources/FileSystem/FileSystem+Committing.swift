@@ -85,7 +85,10 @@ extension FileSystem {
             }
         } catch {
             // Not sealed after all: the bytes are in staging, the next close tries again.
-            if pending.seals { inode.state.withLock { $0.isWritable = true } }
+            if pending.seals {
+                inode.state.withLock { $0.isWritable = true }
+                noteUnfinished(inode)
+            }
             throw .journal(error)
         }
         inode.state.withLock { $0.recorded = max($0.recorded, pending.revision) }

@@ -91,17 +91,25 @@ extension FileSystem {
             state.handles -= 1
             if handle.isWritable, handle.isReadable { state.mappers -= 1 }
             guard state.handles == 0 else { return }
-            // What is recorded can be opened again; a detached file's bytes are gone with its last handle.
-            if state.isDetached {
-                state.dropContent()
-            } else if state.revision == state.recorded, !state.isWritable, state.content.generation != nil {
-                state.content.staging = nil
-                state.isLoaded = false
-            } else if let uploaded = state.content.uploaded, state.revision == state.recorded {
-                state.content = .remote(uploaded.key, uploaded.version)
-            }
-            noteClosed(&state)
+            settle(&state)
         }
+    }
+
+    /// Lets go of what only an open file needs.
+    ///
+    /// What is recorded can be opened again; a detached file's bytes are gone with its last handle.
+    func settle(_ state: inout Inode.State) {
+        // It could not be completed: it counts as open until it is.
+        guard !state.isWritable || state.isDetached else { return }
+        if state.isDetached {
+            state.dropContent()
+        } else if state.revision == state.recorded, state.content.generation != nil {
+            state.content.staging = nil
+            state.isLoaded = false
+        } else if let uploaded = state.content.uploaded, state.revision == state.recorded {
+            state.content = .remote(uploaded.key, uploaded.version)
+        }
+        noteClosed(&state)
     }
 
     /// Opens the staging files of a file's content, down the chain.

@@ -24,6 +24,7 @@ package final class FileSystem: Sendable {
     let openNodes = Lock<[NodeID: Inode]>([:])
     let committer: GroupCommitter
     let flushed = FlushedFiles()
+    let unfinished = UnfinishedFiles()
     let newFiles: NewFileKeeper
     /// The last name that was asked for in vain.
     let vacancy = Lock<Vacancy?>(nil)
@@ -127,9 +128,10 @@ package final class FileSystem: Sendable {
         view.remote.becameReachable()
     }
 
-    /// Trims the cache; to be called every few seconds.
+    /// Trims the cache, and completes what could not be completed before; to be called every few seconds.
     package func maintain() {
         cache.maintain()
+        completeUnfinished()
     }
 
     // MARK: What every operation needs

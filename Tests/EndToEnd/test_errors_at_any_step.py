@@ -48,11 +48,13 @@ def play(round, command, what):
         assert not problems or not all(is_of_cache(path) for path in hits), f"the cache alone made {problems}"
         assert not problems or what["action"] != "short", f"short writes made {problems}"
     round.client.put_object(Bucket=round.bucket, Key="clash", Body=b"theirs")
-    heal(round, command, what)
+    heal(round, what)
+    round.await_completion()
     round.flush_at_last()
     round.expect_conflict()
     round.perform_with_errors(second_operations(round.seed))
-    heal(round, command, what)
+    heal(round, what)
+    round.await_completion()
     round.flush_at_last()
     round.check(1)
     if command == "flusher":
@@ -62,12 +64,12 @@ def play(round, command, what):
     round.check(1)
 
 
-def heal(round, command, what):
-    """Ends errors that have begun and would go on for ever, when the flusher has met them."""
+def heal(round, what):
+    """Ends errors that would go on for ever, when the flusher has met them, or what the mount does by itself after the
+    operations: to make closed files durable."""
     if what["action"] == "short" or what.get("last") != ENDLESS:
         return
-    if command == "flusher":
-        round.instance.run("flush", "--timeout", "4", timeout=40, check=False)
+    round.instance.run("flush", "--timeout", "4", timeout=40, check=False)
     if round.injection.hits():
         round.injection.end()
 

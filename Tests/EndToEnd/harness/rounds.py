@@ -287,10 +287,23 @@ class Round:
     def flush(self):
         self.instance.flush(timeout=60)
 
+    def await_completion(self):
+        """Nothing counts as open: what could not be completed when it was closed is, once the disk is well again."""
+        wait_until(lambda: [journal for journal in self.journals() if self.open_rows(journal)] == [], 20, "all files to be complete")
+
+    def journals(self):
+        volumes = os.path.join(self.instance.directory("state"), "volumes")
+        return [os.path.join(volumes, name, "journal.sqlite") for name in os.listdir(volumes)]
+
+    def open_rows(self, path):
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as journal:
+            return journal.execute("SELECT name FROM node WHERE is_open <> 0").fetchall()
+
     def flush_at_last(self):
         """Flushes; what failed too often and waits for a person is tried again first."""
         if self.instance.run("flush", "--timeout", "60", timeout=80, check=False).returncode != 0:
-            assert [upload for upload in self.instance.uploads() if upload["state"] == "attention" and upload["error"]]
+            uploads = self.instance.uploads()
+            assert [upload for upload in uploads if upload["state"] == "attention" and upload["error"]], uploads
             self.instance.run("uploads", "retry", "--all")
             self.instance.flush(timeout=60)
 

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Journal
+internal import Platform
+
+/// Files that nobody writes any more and that could not be completed, as the disk failed when the last writer left.
+///
+/// Whoever closed them was told. They are completed, and sent, when the disk is well again.
+final class UnfinishedFiles: Sendable {
+    private let files = Lock<[InodeNumber: Inode]>([:])
+
+    /// Whether it is news.
+    func note(_ inode: Inode) -> Bool {
+        files.withLock { $0.updateValue(inode, forKey: inode.number) == nil }
+    }
+
+    /// Whether it was there.
+    func forget(_ inode: Inode) -> Bool {
+        files.withLock { $0.removeValue(forKey: inode.number) != nil }
+    }
+
+    var all: [Inode] { files.withLock { Array($0.values) } }
+}
+
+extension FileSystem {
+    /// Takes care of a file that could not be completed, where no writer is left who would.
+    func noteUnfinished(_ inode: Inode) {
+        guard inode.state.withLock({ $0.writers == 0 && $0.isWritable && !$0.isDetached }) else { return }
+        // What was written is known to the inode alone: the kernel's forgetting must not be its end.
+        if table.retain(inode), !unfinished.note(inode) { table.forget(inode.number, count: 1) }
+    }
+
+    /// Completes what could not be completed before; called every few seconds.
+    func completeUnfinished() {
+        for inode in unfinished.all {
+            do throws(FileError) {
+                if try recordContent(of: inode, sealing: false) {
+                    Log.notice("mount", "a file is complete now that the disk can be written to")
+                }
+            } catch {
+                continue
+            }
+            // It is complete, or somebody writes to it again, who completes it.
+            guard unfinished.forget(inode) else { continue }
+            inode.state.withLock { if $0.handles == 0 { settle(&$0) } }
+            table.forget(inode.number, count: 1)
+        }
+    }
+}
