@@ -15,12 +15,13 @@ final class UnfinishedFiles: Sendable {
         files.withLock { $0.updateValue(inode, forKey: inode.number) == nil }
     }
 
-    /// Whether it was there.
-    func forget(_ inode: Inode) -> Bool {
-        files.withLock { $0.removeValue(forKey: inode.number) != nil }
+    /// Takes all of them out.
+    func take() -> [Inode] {
+        files.withLock { files in
+            defer { files = [:] }
+            return Array(files.values)
+        }
     }
-
-    var all: [Inode] { files.withLock { Array($0.values) } }
 }
 
 extension FileSystem {
@@ -33,16 +34,15 @@ extension FileSystem {
 
     /// Completes what could not be completed before; called every few seconds.
     func completeUnfinished() {
-        for inode in unfinished.all {
+        // Taken out first: one that fails again, here or when a writer leaves meanwhile, is noted anew.
+        for inode in unfinished.take() {
             do throws(FileError) {
                 if try recordContent(of: inode, sealing: false) {
                     Log.notice("mount", "a file is complete now that the disk can be written to")
                 }
             } catch {
-                continue
+                Log.debug("mount", "a file cannot be completed yet: \(error)")
             }
-            // It is complete, or somebody writes to it again, who completes it.
-            guard unfinished.forget(inode) else { continue }
             inode.state.withLock { if $0.handles == 0 { settle(&$0) } }
             table.forget(inode.number, count: 1)
         }
