@@ -104,13 +104,13 @@ import Testing
     @Test func whatIsCheapIsNeverKeptAndWhatIsCostlyForAMultipleOfItsCost() {
         var value = CostlyValue<Int>()
         #expect(value.kept(at: 0) == nil)
-        value.keep(1, from: 10, to: 10.001)
+        value.keep(1, at: 10.001, cost: 0.001)
         #expect(value.kept(at: 10.001) == nil)
-        value.keep(2, from: 20, to: 20.1)
+        value.keep(2, at: 20.1, cost: 0.1)
         #expect(value.kept(at: 22) == 2 && value.kept(at: 22.2) == nil)
-        value.keep(3, from: 30, to: 40)
+        value.keep(3, at: 40, cost: 10)
         #expect(value.kept(at: 44.9) == 3 && value.kept(at: 45.1) == nil)
-        value.keep(4, from: 50, to: 51)
+        value.keep(4, at: 51, cost: 1)
         value.forget()
         #expect(value.kept(at: 51) == nil)
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
-/// A value that takes time to find out, kept for a multiple of that time.
+/// A value that takes a processor's time to find out, kept for a multiple of that time.
 ///
 /// Asking often must not become the main work.
 /// What is found out quickly is never kept, so that answers about queues of ordinary length are exact.
@@ -25,11 +25,11 @@ package struct CostlyValue<Value: Sendable>: Sendable {
         return value
     }
 
-    /// Takes in a value that was found out from `start` to `end`.
-    package mutating func keep(_ value: Value, from start: Double, to end: Double) {
+    /// Takes in a value that was found out before `now` (monotonic seconds), in `cost` seconds of a processor.
+    package mutating func keep(_ value: Value, at now: Double, cost: Double) {
         self.value = value
-        madeAt = end
-        cost = end - start
+        madeAt = now
+        self.cost = cost
     }
 
     /// The value is known to be another one.

@@ -15,31 +15,33 @@ extension Engine {
 
     /// What the journal holds, in numbers; of a long queue as it was a moment ago.
     func counts(of session: VolumeSession) throws(JournalError) -> JournalCounts {
-        let start = monotonicSeconds()
-        if let kept = session.costly.withLock({ $0.counts.kept(at: start) }) { return kept }
-        let counts = try session.journal.counts()
-        session.costly.withLock { $0.counts.keep(counts, from: start, to: monotonicSeconds()) }
-        return counts
+        try kept(\.counts, session) { () throws(JournalError) in try session.journal.counts() }
     }
 
     /// What staging files occupy; of very many as it was a moment ago.
     func stagingBytes(of session: VolumeSession) -> Int64 {
-        let start = monotonicSeconds()
-        if let kept = session.costly.withLock({ $0.staging.kept(at: start) }) { return kept }
-        let bytes = Files.occupiedBytes(in: session.places.staging)
-        session.costly.withLock { $0.staging.keep(bytes, from: start, to: monotonicSeconds()) }
-        return bytes
+        kept(\.staging, session) { Files.occupiedBytes(in: session.places.staging) }
     }
 
     /// What the queue of a volume waits for; of a long one as it was a moment ago.
     func summary(of session: VolumeSession) -> QueueSummary {
-        let start = monotonicSeconds()
-        if let kept = session.costly.withLock({ $0.summary.kept(at: start) }) { return kept }
-        let summary = state.inspect { state in
-            state.scheduler.summary(of: session.id, first: Self.shownNext, now: .now())
+        kept(\.summary, session) {
+            state.inspect { $0.scheduler.summary(of: session.id, first: Self.shownNext, now: .now()) }
         }
-        session.costly.withLock { $0.summary.keep(summary, from: start, to: monotonicSeconds()) }
-        return summary
+    }
+
+    private func kept<Value, Failure>(
+        _ report: any WritableKeyPath<CostlyReports, CostlyValue<Value>> & Sendable,
+        _ session: VolumeSession,
+        _ find: () throws(Failure) -> Value
+    ) throws(Failure) -> Value {
+        if let kept = session.costly.withLock({ $0[keyPath: report].kept(at: monotonicSeconds()) }) { return kept }
+        // Not the time that passes: on a machine that is busy with other things that is long for the shortest queue.
+        let start = processorSeconds()
+        let value = try find()
+        let cost = processorSeconds() - start
+        session.costly.withLock { $0[keyPath: report].keep(value, at: monotonicSeconds(), cost: cost) }
+        return value
     }
 
     /// Finds out what is costly before somebody asks for it.
