@@ -86,7 +86,7 @@ let package = Package(
             "FileSystem",
             [
                 "Base", "Platform", "Digests", "CShims", "ObjectStore", "Database", "Catalog", "BlockCache", "Journal",
-                "Control", "Policy",
+                "Control", "Configuration",
             ]
         ),
         module("FuseBridge", ["Base", "Platform", "Database", "ObjectStore", "FileSystem", "CFuse", "CShims"]),
@@ -118,7 +118,7 @@ let package = Package(
         tests("Database", ["Base", "Platform", "Database"]),
         tests("Journal", ["Base", "Platform", "Database", "Journal"]),
         tests("Catalog", ["Base", "Platform", "Database", "ObjectStore", "Catalog"]),
-        tests("Configuration", ["Base", "Platform", "Configuration"]),
+        tests("Configuration", ["Base", "Platform", "Policy", "Configuration"]),
         tests("CommandLineTool", ["Base", "Platform", "Configuration", "Control", "CommandLineTool"]),
         tests("Digests", ["Digests"]),
         tests("HTTPWire", ["Base", "HTTPWire"]),

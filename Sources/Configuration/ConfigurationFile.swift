@@ -105,11 +105,17 @@ package struct ConfigurationFile: Sendable {
         var settings: [String: String] = [:]
         for entry in section.entries {
             guard OptionName.conditions.contains(where: { $0.rawValue == entry.key }) else {
-                throw ConfigurationError("\(path):\(entry.line)", "\(entry.key) does not belong in [\(section.title)]")
+                throw ConfigurationError("\(path):\(entry.line)", Self.misplaced(entry.key, section))
             }
             settings[entry.key] = entry.value
         }
         return Path(volume: parts[0], conditions: PathConditions(pattern: pattern.text, settings: settings))
+    }
+
+    private static func misplaced(_ key: String, _ section: INIFile.Section) -> String {
+        let text = "\(key) does not belong in [\(section.title)]"
+        guard key == OptionName.maxRate.rawValue else { return text }
+        return "\(text): it is for all uploads together; rate_limit is for those of a volume, or of paths"
     }
 
     /// How many sections for paths a file may have.
@@ -151,7 +157,7 @@ package struct ConfigurationFile: Sendable {
                 )
             }
             guard allowed.contains(name.definition.scope) else {
-                throw ConfigurationError(place, "\(entry.key) does not belong in [\(section.title)]")
+                throw ConfigurationError(place, Self.misplaced(entry.key, section))
             }
             holdsSecrets = holdsSecrets || name.definition.scope == .section
             values.set(name, try OptionValue(parsing: entry.value, for: name.definition, at: place))

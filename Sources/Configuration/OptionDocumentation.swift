@@ -11,7 +11,7 @@ package enum OptionDocumentation {
             [.username, .password, .bearerToken, .authorityFile, .clientCertificate, .clientKey]
         ),
         ("Uploads", [.uploadProtocol, .partSize, .quietPeriod, .lateRequests, .parallelFiles, .parallelParts]),
-        ("Conditions of uploads", OptionName.conditions + OptionName.budgets + [.lowDataNetworks]),
+        ("Conditions of uploads", conditions + OptionName.budgets + [.lowDataNetworks]),
         ("Bandwidth", OptionName.limits),
         ("What is told unasked", OptionName.watching),
         (
@@ -26,6 +26,10 @@ package enum OptionDocumentation {
             [.stateDirectory, .cacheDirectory, .cacheSize, .cacheFree, .blockSize, .stagingLimit, .stagingWait]
         ),
     ]
+
+    private static var conditions: [OptionName] {
+        OptionName.conditions.filter { $0 != .connectTimeout && $0 != .stallTimeout }
+    }
 
     /// One line a setting for `moorage mount --help`.
     package static func help() -> String {

@@ -197,18 +197,18 @@ extension OptionName {
         case .expensiveDaily:
             row(
                 .bytes(1 << 20...1 << 50),
-                .flusher,
+                .policy,
                 nil,
                 "SIZE",
-                "How much may go over metered networks a day, unasked."
+                "How much may go over metered networks a day, unasked: of a volume; in [policy], of all together."
             )
         default:
             row(
                 .bytes(1 << 20...1 << 50),
-                .flusher,
+                .policy,
                 nil,
                 "SIZE",
-                "How much may go over metered networks a month, unasked."
+                "How much may go over metered networks a month, unasked: of a volume; in [policy], of all together."
             )
         }
     }

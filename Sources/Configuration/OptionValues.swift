@@ -27,6 +27,13 @@ package struct OptionValues: Hashable, Sendable {
         return result
     }
 
+    /// All but those of these names.
+    package func without(_ names: [OptionName]) -> OptionValues {
+        var result = self
+        result.values = values.filter { !names.contains($0.key) }
+        return result
+    }
+
     /// The value, or the table's default; nil when there is neither.
     package func effective(_ name: OptionName) -> OptionValue? {
         if let value = values[name] { return value }

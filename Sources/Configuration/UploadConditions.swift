@@ -6,9 +6,9 @@ extension OptionName {
     package static let conditions: [OptionName] = [
         .allowExpensive, .allowConstrained, .allowCellular, .allowPowerSaver, .discretionary, .discretionaryAbove,
         .requirePower, .batteryMinimum, .window, .notBefore, .deadline, .priority, .lifetime, .retryBase, .retryCap,
-        .rateLimit,
+        .rateLimit, .connectTimeout, .stallTimeout,
     ]
-    /// The settings that bound what goes over networks that cost, of all volumes together.
+    /// The settings that bound what goes over networks that cost, of all volumes together or of one.
     package static let budgets: [OptionName] = [.expensiveDaily, .expensiveMonthly]
 
     /// The settings that say how fast transfers go, for all volumes.
@@ -48,6 +48,14 @@ package struct UploadConditions: Hashable, Sendable {
     /// As `Timetable` reads it; nil: none but that of all.
     package var rateLimit: String? { values.text(.rateLimit) }
     package var retryCap: Double { values.seconds(.retryCap) ?? 300 }
+    package var connectTimeout: Double {
+        get { values.seconds(.connectTimeout) ?? 10 }
+        set { values.set(.connectTimeout, .seconds(newValue)) }
+    }
+    package var stallTimeout: Double {
+        get { values.seconds(.stallTimeout) ?? 30 }
+        set { values.set(.stallTimeout, .seconds(newValue)) }
+    }
 
     /// The same with what a person set for now, or with what is set for some paths.
     package func overridden(by stronger: OptionValues) -> UploadConditions {

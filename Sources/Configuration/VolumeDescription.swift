@@ -44,6 +44,9 @@ package struct VolumeDescription: Codable, Hashable, Sendable {
     package var conditions: UploadConditions?
     /// What is set for some paths of it, in the order of the file; nil: nothing.
     package var paths: [PathConditions]?
+    /// How much of it may go over networks that cost, a day and a month, in bytes; nil: as far as all may.
+    package var expensiveDaily: Int64?
+    package var expensiveMonthly: Int64?
     package var metadataAge: Double
     /// Bytes.
     package var cacheSize: Int64
@@ -111,6 +114,8 @@ package struct VolumeDescription: Codable, Hashable, Sendable {
         quietPeriod = values.seconds(.quietPeriod) ?? 2
         lateRequests = values.seconds(.lateRequests)
         conditions = UploadConditions(values)
+        expensiveDaily = values.number(.expensiveDaily)
+        expensiveMonthly = values.number(.expensiveMonthly)
         metadataAge = values.seconds(.metadataAge) ?? 10
         cacheSize = values.number(.cacheSize) ?? 10 << 30
         cacheFree = values.number(.cacheFree) ?? 1 << 30

@@ -26,6 +26,8 @@ package struct UploadDetails: Codable, Sendable, Hashable {
     package var restarts: Int
     package var bytesPerSecond: Int64
     package var secondsLeft: Double?
+    /// What is set for the file itself, by the names of the configuration file; a flusher of before does not tell.
+    package var settings: [String: String]?
 
     package init(
         transferClass: String,
@@ -34,7 +36,8 @@ package struct UploadDetails: Codable, Sendable, Hashable {
         holds: Holds,
         restarts: Int,
         bytesPerSecond: Int64,
-        secondsLeft: Double?
+        secondsLeft: Double?,
+        settings: [String: String]? = nil
     ) {
         self.transferClass = transferClass
         self.rank = rank
@@ -43,6 +46,7 @@ package struct UploadDetails: Codable, Sendable, Hashable {
         self.restarts = restarts
         self.bytesPerSecond = bytesPerSecond
         self.secondsLeft = secondsLeft
+        self.settings = settings
     }
 
     private enum CodingKeys: String, CodingKey {
@@ -53,6 +57,7 @@ package struct UploadDetails: Codable, Sendable, Hashable {
         case restarts
         case bytesPerSecond = "bytes_per_second"
         case secondsLeft = "eta_seconds"
+        case settings
     }
 
     package func encode(to encoder: any Encoder) throws {
@@ -64,5 +69,6 @@ package struct UploadDetails: Codable, Sendable, Hashable {
         try container.encode(restarts, forKey: .restarts)
         try container.encode(bytesPerSecond, forKey: .bytesPerSecond)
         try container.encode(secondsLeft, forKey: .secondsLeft)
+        try container.encodeIfPresent(settings, forKey: .settings)
     }
 }

@@ -4,6 +4,7 @@
 package import Base
 internal import BlockCache
 internal import Catalog
+internal import Configuration
 internal import Journal
 internal import Platform
 internal import Synchronization
@@ -105,17 +106,18 @@ extension FileSystem {
             guard let tag = entry?.version?.entityTag else { throw .noAttribute }
             return Array(tag.fieldValue.utf8)
         case let word:
-            guard let wish = UploadWish(rawValue: word) else { throw .noAttribute }
-            guard let text = try translating({ try journal.node(at: path) })?.schedule.text(of: wish) else {
-                throw .noAttribute
-            }
+            guard let setting = UploadWish.name(word),
+                let text = try translating({ try journal.node(at: path) })?.schedule.text(of: setting)
+            else { throw .noAttribute }
             return Array(text.utf8)
         }
     }
 
     /// Sets the pin, or what a person wishes of the upload: the ones of Moorage's own that can be set.
     private func setOwnAttribute(_ number: InodeNumber, _ name: ObjectKey, _ value: [UInt8]) throws(FileError) {
-        if let wish = Self.wish(name) { return try reschedule(number, wish, String(decoding: value, as: UTF8.self)) }
+        if let setting = Self.setting(name) {
+            return try reschedule(number, setting, String(decoding: value, as: UTF8.self))
+        }
         guard name == Self.pin else { throw .notPermitted }
         switch String(decoding: value, as: UTF8.self) {
         case "1": _ = try changePins(number) { $0.insert($1) }
@@ -138,32 +140,32 @@ extension FileSystem {
     }
 
     private func removeOwnAttribute(_ number: InodeNumber, _ name: ObjectKey) throws(FileError) {
-        if let wish = Self.wish(name) {
+        if let setting = Self.setting(name) {
             let node = try translating { try journal.node(at: path(of: number)) }
-            guard node?.schedule.text(of: wish) != nil else { throw .noAttribute }
-            return try reschedule(number, wish, "")
+            guard node?.schedule.text(of: setting) != nil else { throw .noAttribute }
+            return try reschedule(number, setting, "")
         }
         guard name == Self.pin else { throw .notPermitted }
         guard try changePins(number, { $0.remove($1) }) else { throw .noAttribute }
     }
 
-    private static func wish(_ name: ObjectKey) -> UploadWish? {
+    /// The setting of a file that an extended attribute is.
+    private static func setting(_ name: ObjectKey) -> OptionName? {
         guard name.bytes.starts(with: own) else { return nil }
-        return UploadWish(rawValue: String(decoding: name.bytes.dropFirst(own.count), as: UTF8.self))
+        return UploadWish.name(String(decoding: name.bytes.dropFirst(own.count), as: UTF8.self))
     }
 
     /// Notes a wish for the upload of what is pending at an inode's path; an empty text takes it back.
-    private func reschedule(_ number: InodeNumber, _ wish: UploadWish, _ text: String) throws(FileError) {
+    private func reschedule(_ number: InodeNumber, _ setting: OptionName, _ text: String) throws(FileError) {
         try ensureWritable()
         let path = try path(of: number)
-        var schedule = JournalNode.Schedule()
-        guard schedule.set(wish, text, now: .now()) else { throw .invalidArgument }
-        let isPending = try translating {
-            try journal.reschedule(path) { _ = $0.set(wish, text, now: .now()) }
-        }
+        guard let wish = UploadWish(setting, text, now: .now()) else { throw .invalidArgument }
+        switch try translating({ try journal.reschedule(path) { $0.take(wish) } }) {
+        case .noted: onReschedule()
         // What is at the remote already has no upload that could wait.
-        guard isPending else { throw .noAttribute }
-        onReschedule()
+        case .nothingPending: throw .noAttribute
+        case .tooManySettings: throw .attributesTooLarge
+        }
     }
 
     private func uploadState(of inode: Inode, _ path: ObjectKey) throws(FileError) -> UploadState {

@@ -11,6 +11,7 @@ package final class CancellationFlag: Cancellation {
         var isWindingDown = false
         var trafficClass = TrafficClass.interactive
         var pace: (any TransferPace)?
+        var timeouts: TransferTimeouts?
         var nextToken = 0
         var handlers: [Int: @Sendable () -> Void] = [:]
     }
@@ -31,6 +32,11 @@ package final class CancellationFlag: Cancellation {
     package var pace: (any TransferPace)? {
         get { state.withLock { $0.pace } }
         set { state.withLock { $0.pace = newValue } }
+    }
+
+    package var timeouts: TransferTimeouts? {
+        get { state.withLock { $0.timeouts } }
+        set { state.withLock { $0.timeouts = newValue } }
     }
 
     /// Lets no new request begin.

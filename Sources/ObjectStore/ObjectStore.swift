@@ -103,6 +103,8 @@ package protocol Cancellation: AnyObject, Sendable {
     var trafficClass: TrafficClass { get }
     /// How fast it may send besides what holds for all; nil: as fast as that.
     var pace: (any TransferPace)? { get }
+    /// How long it may take to connect, and nothing may move; nil: as long as the store lets all requests.
+    var timeouts: TransferTimeouts? { get }
     /// Calls `handler` once when cancelled, at once when it already is. Returns a token for ``removeHandler(_:)``.
     func onCancel(_ handler: @escaping @Sendable () -> Void) -> Int
     func removeHandler(_ token: Int)
@@ -112,6 +114,20 @@ extension Cancellation {
     package var isWindingDown: Bool { false }
     package var trafficClass: TrafficClass { .interactive }
     package var pace: (any TransferPace)? { nil }
+    package var timeouts: TransferTimeouts? { nil }
+}
+
+/// How long requests with content are waited for, in seconds.
+package struct TransferTimeouts: Hashable, Sendable {
+    /// For a connection.
+    package var connect: Double
+    /// While nothing moves.
+    package var stall: Double
+
+    package init(connect: Double, stall: Double) {
+        self.connect = connect
+        self.stall = stall
+    }
 }
 
 /// Receives the bytes of a ranged read on the transfer thread; must not block.

@@ -116,6 +116,27 @@ def test_a_volume_and_its_paths_have_limits_of_their_own(server, instance, stack
     assert instance.run("policy", "set", "rate_limit=10", check=False).returncode == 1
 
 
+def test_a_file_has_a_limit_of_its_own(server, instance, stack, seed):
+    """Two of the same rate do not share it, and others are not slowed down."""
+    instance.configure(quiet_period="2s")
+    mount = instance.mount("s3://bucket")
+    for number in range(2):
+        write_random_file(mount / f"f{number}", 20 * MIB, seed + number)
+        os.setxattr(mount / f"f{number}", "user.moorage.rate-limit", b"1M")
+    write_random_file(mount / "free", 24 * MIB, seed)
+    meter = Meter(server.body_bytes, stack)
+    wait_until(lambda: sorted(upload["path"] for upload in instance.uploads()) == ["f0", "f1"], 60, "the other to overtake")
+    start = time.monotonic()
+    near(meter.rate(start, start + 5), 2 * MIB, 0.08)
+    # As for what runs, so for what is set while it runs.
+    os.setxattr(mount / "f0", "user.moorage.rate-limit", b"512K")
+    start = time.monotonic()
+    near(meter.rate(start + 1, start + 5), 1.5 * MIB, 0.1)
+    os.removexattr(mount / "f0", "user.moorage.rate-limit")
+    os.setxattr(mount / "f1", "user.moorage.rate-limit", b"off")
+    instance.flush()
+
+
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 @pytest.mark.limit(150)
 def test_a_server_on_this_machine_shares_no_line(server, instance, seed):

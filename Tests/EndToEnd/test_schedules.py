@@ -164,17 +164,90 @@ def test_wishes_that_mean_nothing_are_refused(client, instance):
     mount = instance.mount("s3://bucket")
     write_small(mount, "a")
     for name, value in [
-        ("not-before", b"soon"), ("deadline", b"2h"), ("priority", b"101"), ("priority", b"x"), ("discretionary", b"yes"),
+        ("not-before", b"soon"), ("deadline", b"2h"), ("priority", b"101"), ("priority", b"x"), ("discretionary", b"perhaps"),
+        ("window", b"now"), ("battery-min", b"101"), ("stall-timeout", b"1s"), ("rate_limit", b"10"),
     ]:
         with pytest.raises(OSError) as failure:
             os.setxattr(mount / "a", f"user.moorage.{name}", value)
         assert failure.value.errno == errno.EINVAL
-    with pytest.raises(OSError) as failure:
-        os.setxattr(mount / "a", "user.moorage.state", b"remote")
-    assert failure.value.errno == errno.EPERM
+    for name in ["state", "expensive-daily", "max_rate", "discretionary_above", "endpoint"]:
+        with pytest.raises(OSError) as failure:
+            os.setxattr(mount / "a", f"user.moorage.{name}", b"1")
+        assert failure.value.errno == errno.EPERM, name
     with pytest.raises(OSError):
         os.getxattr(mount / "a", "user.moorage.deadline")
     assert os.listxattr(mount / "a") == []
+
+
+def test_a_file_has_settings_of_its_own(client, instance, bus):
+    """They go before those of its path, of its volume, and what is set for now; over remounts and restarts."""
+    bus.network_manager(metered=1)
+    upower = bus.upower(on_battery=True, percentage=40)
+    instance.configure(quiet_period="0s")
+    instance.run("policy", "set", "low-data=on")
+    mount = instance.mount("s3://bucket")
+    wishes = {
+        "cheap": {},
+        "dear": {"allow-expensive": "1", "allow_constrained": "yes"},
+        "powered": {"allow-expensive": "1", "allow-constrained": "1", "require-power": "1"},
+        "charged": {"allow-expensive": "1", "allow-constrained": "1", "battery-min": "41"},
+        "nightly": {"allow-expensive": "1", "allow-constrained": "1", "window": CLOSED},
+    }
+    for name, settings in wishes.items():
+        # Until it is closed nothing begins.
+        with open(mount / name, "w") as file:
+            file.write("content of " + name)
+            for key, value in settings.items():
+                os.setxattr(mount / name, f"user.moorage.{key}", value.encode())
+    expect_remote(client, "dear")
+    expect_held(instance, "cheap", "constrained", "expensive")
+    expect_held(instance, "powered", "battery")
+    expect_held(instance, "charged", "battery")
+    expect_held(instance, "nightly", "window")
+    [told] = [upload for upload in instance.uploads() if upload["path"] == "powered"]
+    assert told["details"]["settings"] == {"allow_expensive": "1", "allow_constrained": "1", "require_power": "1"}
+    why = instance.run("uploads", "why", mount / "charged").stdout
+    assert "set for it: allow_constrained=1, allow_expensive=1, battery_min=41" in why
+    assert os.getxattr(mount / "nightly", "user.moorage.window") == CLOSED.encode()
+    mount.unmount()
+    instance.kill_flusher()
+    mount = instance.mount("s3://bucket")
+    expect_held(instance, "nightly", "window")
+    expect_held(instance, "charged", "battery")
+    os.setxattr(mount / "charged", "user.moorage.battery-min", b"40")
+    expect_remote(client, "charged", "dear")
+    os.removexattr(mount / "nightly", "user.moorage.window")
+    expect_remote(client, "charged", "dear", "nightly")
+    upower.update(OnBattery="false")
+    expect_remote(client, "charged", "dear", "nightly", "powered")
+    # What a person sets for all is less than what is set for the file.
+    instance.run("policy", "set", "allow_constrained=true", "allow_expensive=true", "window=00:00-24:00")
+    with open(mount / "kept", "w") as file:
+        os.setxattr(mount / "kept", "user.moorage.window", CLOSED.encode())
+        file.write("content")
+    expect_remote(client, "charged", "cheap", "dear", "nightly", "powered")
+    expect_held(instance, "kept", "window")
+
+
+@pytest.mark.parametrize("key, value, reason", [("window", CLOSED, "window"), ("not-before", "+1h", "not-before")])
+def test_what_is_set_for_a_file_stops_it_while_it_is_sent(client, proxy, instance, seed, key, value, reason):
+    instance.configure(quiet_period="0s", upload_protocol="s3-multipart", part_size="5M")
+    proxy.limit(up=2 * MIB)
+    mount = instance.mount("s3://bucket")
+    for number, name in enumerate(["a", "b"]):
+        write_random_file(mount / name, 30 * MIB, seed + number)
+    wait_until(lambda: [upload["state"] for upload in instance.uploads()] == ["uploading"] * 2, PATIENCE, "both to begin")
+    os.setxattr(mount / "a", f"user.moorage.{key}", value.encode())
+    expect_held(instance, "a", reason)
+    expect_remote(client, "b")
+    proxy.limit()
+    count = proxy.body_bytes()
+    time.sleep(2)
+    assert proxy.body_bytes() == count
+    os.removexattr(mount / "a", f"user.moorage.{key}")
+    expect_remote(client, "a", "b")
+    # What was acknowledged is not sent again.
+    assert proxy.body_bytes() < 60 * MIB + 4 * 5 * MIB + MIB
 
 
 def test_priority_orders_what_waits(client, proxy, instance):
@@ -187,6 +260,11 @@ def test_priority_orders_what_waits(client, proxy, instance):
         os.setxattr(mount / name, "user.moorage.priority", str(number).encode())
     expect_held(instance, names[-1], "constrained")
     wait_until(lambda: all(reasons(instance, name) for name in names), PATIENCE, "all to be known")
+
+    def queue():
+        return [upload["path"] for upload in sorted(instance.uploads(), key=lambda upload: upload["details"]["rank"])]
+
+    wait_until(lambda: queue() == names[::-1], PATIENCE, "their order to be known")
     proxy.limit(up=MIB)
     instance.run("policy", "set", "low-data=auto")
     expect_remote(client, *names)
@@ -254,6 +332,72 @@ def test_what_may_go_over_metered_networks_is_counted_over_restarts(client, prox
     assert len(keys(client)) == count
     instance.run("policy", "set", "expensive_daily=1G")
     expect_remote(client, *[f"f{number:02}" for number in range(files)])
+
+
+def test_a_volume_has_a_budget_of_its_own(client, server, instance, bus, seed):
+    server.make_bucket("other")
+    network = bus.network_manager(metered=1)
+    instance.configure(allow_expensive="true", expensive_daily="1G", quiet_period="0s")
+    with open(instance.environment["MOORAGE_CONFIG"], "a") as file:
+        file.write("[volume small]\nremote = s3://bucket\nexpensive_daily = 6M\n")
+    small, other = instance.mount("small"), instance.mount("s3://other")
+    write_random_file(small / "first", 6 * MIB, seed)
+    expect_remote(client, "first")
+    wait_until(lambda: "quota" in instance.run("policy", "show", "--json").stdout, PATIENCE, "what went to be counted")
+    write_random_file(small / "second", 100, seed)
+    expect_held(instance, "second", "quota")
+    write_random_file(other / "free", 4 * MIB, seed)
+    wait_until(lambda: list(all_keys(client, "other")) == ["free"], PATIENCE, "another volume to go on")
+    instance.kill_flusher()
+    expect_held(instance, "second", "quota")
+    network.update(Metered="uint32 2")
+    expect_remote(client, "first", "second")
+
+
+def test_a_path_has_timeouts_of_its_own(client, proxy, instance, seed):
+    """Nothing moves: one is given up and tried again, two of which it is known that they may take long are not."""
+    instance.configure(quiet_period="0s", stall_timeout="5s", upload_protocol="put", retry_base="1s")
+    with open(instance.environment["MOORAGE_CONFIG"], "a") as file:
+        file.write("[volume v]\nremote = s3://bucket\n[path v:*.slow]\nstall_timeout = 5m\n")
+    names = ["a", "b.slow", "c"]
+    rules = [
+        proxy.rule("stall", method="PUT", path=f"/bucket/{name}", direction="request", after=65536, times="all")
+        for name in names
+    ]
+    mount = instance.mount("v")
+    for number, name in enumerate(names):
+        write_random_file(mount / name, 100, seed + number)
+        with open(mount / name, "ab") as file:
+            if name == "c":
+                os.setxattr(mount / name, "user.moorage.stall-timeout", b"300s")
+            # More than the sockets between hold.
+            file.write(bytes(32 * MIB))
+
+    def tries():
+        return [rule.matched() for rule in rules]
+
+    wait_until(lambda: tries()[0] >= 3, PATIENCE, "a request that stands still to be given up")
+    assert tries()[1:] == [1, 1]
+    for rule in rules:
+        rule.release()
+        rule.remove()
+    expect_remote(client, *names)
+    assert [len(proxy.requests("PUT object", f"/{name}")) for name in names[1:]] == [1, 1]
+
+
+def test_a_file_that_is_given_up_sooner_holds_up_no_other(client, proxy, instance):
+    instance.configure(quiet_period="0s", upload_protocol="put", retry_base="1s")
+    rule = proxy.rule("stall", method="PUT", path="/hasty", direction="request", after=65536, times="all")
+    mount = instance.mount("s3://bucket")
+    with open(mount / "hasty", "wb") as file:
+        os.setxattr(mount / "hasty", "user.moorage.stall-timeout", b"5s")
+        file.write(bytes(32 * MIB))
+    wait_until(lambda: instance.uploads()[0]["attempts"] >= 2, PATIENCE, "two failed attempts")
+    assert "too little data" in instance.uploads()[0]["error"]
+    with open(os.path.join(instance.directory("run"), "flusher.log")) as file:
+        assert "offline" not in file.read()
+    rule.remove()
+    expect_remote(client, "hasty")
 
 
 def test_what_waits_for_too_long_is_told_and_not_dropped(client, instance):

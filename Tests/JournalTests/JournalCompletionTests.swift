@@ -399,7 +399,53 @@ import Testing
         try journal.retryNow([node.id], answeringAttention: true, priority: 5)
         #expect(try journal.pendingNodes().first?.path == "a")
         #expect(try fixture.row("a").schedule.attention == nil && !fixture.row("a").schedule.isPaused)
-        _ = try journal.reschedule(node.path) { $0.notBefore = Timestamp(seconds: 4) }
+        #expect(try journal.reschedule(node.path) { $0.notBefore = Timestamp(seconds: 4) } == .noted)
         #expect(try fixture.row("a").schedule.notBefore == Timestamp(seconds: 4))
+        #expect(try journal.reschedule("b") { $0.notBefore = nil } == .nothingPending)
+    }
+
+    @Test func settingsOfFilesAreKeptAndOfABoundedNumber() throws {
+        for number in 0...200 { try fixture.save(ObjectKey("f\(number)")) }
+        for number in 0..<200 {
+            #expect(try journal.reschedule(ObjectKey("f\(number)")) { $0.settings = "battery_min=\(number)" } == .noted)
+        }
+        #expect(try journal.reschedule("f200") { $0.settings = "other=1" } == .tooManySettings)
+        #expect(try fixture.row("f200").schedule.settings == nil)
+        // Those that others have, and other wishes, make no more of them.
+        #expect(try journal.reschedule("f200") { $0.settings = "battery_min=7" } == .noted)
+        #expect(try journal.reschedule("f3") { $0.priority = 1 } == .noted)
+        #expect(try journal.reschedule("f3") { $0.settings = nil } == .noted)
+        try journal.rename(from: "f200", to: "g", sourceRemote: .absent, targetRemote: .absent)
+        #expect(try fixture.row("g").schedule.settings == "battery_min=7")
+        #expect(try journal.reschedule("g") { $0.settings = "other=1" } == .noted)
+        // A file whose settings nobody else has may have others.
+        #expect(try journal.reschedule("g") { $0.settings = "other=2" } == .noted)
+        #expect(try journal.reschedule("f3") { $0.settings = "other=3" } == .tooManySettings)
+    }
+
+    @Test func whatAPersonWantsGoesWithTheRow() throws {
+        let node = try fixture.save("a")
+        func want(_ schedule: inout JournalNode.Schedule) {
+            (schedule.notBefore, schedule.deadline) = (Timestamp(seconds: 5), Timestamp(seconds: 6))
+            (schedule.settings, schedule.priority) = ("window=22:00-06:00", 7)
+        }
+        #expect(try journal.reschedule(node.id, want) == .noted)
+        try journal.recordFailure(node.id, attempts: 3, nextAttempt: Timestamp(seconds: 9), error: "busy")
+        try journal.rename(from: "a", to: "b", sourceRemote: .absent, targetRemote: .absent)
+        try fixture.save("a")
+        // By its id it is the one that was renamed.
+        #expect(try journal.reschedule(node.id) { $0.priority = 8 } == .noted)
+        #expect(try fixture.row("a").schedule.priority == 0 && fixture.row("b").schedule.priority == 8)
+        let moved = try #require(
+            try journal.moveToConflict(fixture.row("b"), copy: "b (conflict)", remote: fixture.new)
+        )
+        var wanted = JournalNode.Schedule()
+        want(&wanted)
+        wanted.priority = 8
+        #expect(moved.schedule == wanted)
+        #expect(try fixture.row("b (conflict)").schedule == wanted)
+        try journal.retryNow([node.id])
+        #expect(try fixture.row("b (conflict)").schedule.priority == 8)
+        #expect(try journal.reschedule(NodeID(999)) { $0.priority = 1 } == .nothingPending)
     }
 }

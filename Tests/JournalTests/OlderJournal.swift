@@ -7,6 +7,7 @@ enum OlderJournal {
         DROP TABLE checksum; ALTER TABLE generation DROP COLUMN checksums;
         ALTER TABLE conflict DROP COLUMN tag; ALTER TABLE conflict DROP COLUMN size;
         ALTER TABLE conflict DROP COLUMN modified;
+        DROP INDEX node_own; ALTER TABLE node DROP COLUMN own;
         ALTER TABLE node DROP COLUMN deadline; ALTER TABLE node DROP COLUMN is_discretionary;
         ALTER TABLE node DROP COLUMN xattr; ALTER TABLE transfer DROP COLUMN composition;
         PRAGMA user_version = 5

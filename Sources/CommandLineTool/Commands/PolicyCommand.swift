@@ -21,9 +21,10 @@ enum PolicyCommand {
               metered=yes|no|auto    whether the network costs by what is sent
               low-data=on|off|auto   whether little is to be sent
               KEY=VALUE              allow_expensive, allow_constrained, allow_cellular, allow_power_saver,
-                                     discretionary, require_power, battery_min, window, not_before, deadline,
-                                     priority, lifetime, retry_base, retry_cap, expensive_daily, expensive_monthly,
-                                     max_rate, max_download_rate, yield, low_effort
+                                     discretionary, discretionary_above, require_power, battery_min, window,
+                                     not_before, deadline, priority, lifetime, retry_base, retry_cap,
+                                     connect_timeout, stall_timeout, expensive_daily, expensive_monthly,
+                                     rate_limit, max_rate, max_download_rate, yield, low_effort
             unset   the same keys, or all of them
 
             Docs/BackgroundTransfers.md tells what each condition means and where it is learned from.

@@ -21,7 +21,8 @@ struct MountRequest: Sendable {
         instance: Instance,
         environment: [String: String]
     ) throws(ConfigurationError) {
-        var values = instance.configuration.policy
+        // The budgets there are of all volumes together, not of each.
+        var values = instance.configuration.policy.without(OptionName.budgets)
         var given = OptionValues()
         for option in options { given = given.overridden(by: try OptionValues(mountOptions: option)) }
         var name: String?

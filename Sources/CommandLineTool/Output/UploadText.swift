@@ -56,6 +56,8 @@ enum UploadText {
         if details.restarts > 0 { lines.append("  began anew \(details.restarts)×") }
         let rank = details.rank.map { $0 == 0 ? ", the next in the queue" : ", \($0) before it in the queue" } ?? ""
         lines.append("  class \(details.transferClass)\(rank)")
+        let settings = (details.settings ?? [:]).sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }
+        if !settings.isEmpty { lines.append("  set for it: \(Console.oneLine(settings.joined(separator: ", ")))") }
         let holds = [
             (details.holds.user, "by a person"), (details.holds.policy, "by the machine's conditions or rules"),
         ]

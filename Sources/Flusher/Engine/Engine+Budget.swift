@@ -25,10 +25,10 @@ extension Engine {
     /// Reads what went over networks that cost before this process began.
     func loadBudget() {
         do throws(ConfigurationError) {
-            guard let budget = try BudgetRecord.load(options.directories.budget) else { return }
+            guard let budgets = try BudgetRecord.load(options.directories.budget) else { return }
             state.inspect { state in
-                state.policy.budget = budget
-                state.policy.savedBudget = budget
+                state.policy.budgets = budgets
+                state.policy.savedBudgets = budgets
             }
         } catch {
             Log.warning("flusher", error.description)
@@ -40,38 +40,78 @@ extension Engine {
     /// `isLast`: all of it is written down, otherwise only what is worth it.
     func countSentBytes(isLast: Bool = false) {
         let clock = SystemLocalClock()
-        let budget: ByteBudget? = state.inspect { state in
+        let budgets: ByteBudgets? = state.inspect { state in
             let now = Timestamp.now()
             let news = state.takeCostlyBytes(now)
-            guard news > 0 else {
-                return isLast && state.policy.budget != state.policy.savedBudget ? state.policy.budget : nil
+            guard !news.isEmpty else {
+                return isLast && state.policy.budgets != state.policy.savedBudgets ? state.policy.budgets : nil
             }
-            state.policy.budget.note(news, at: now, clock)
-            let unsaved = state.policy.budget.monthBytes - state.policy.savedBudget.monthBytes
-            return isLast || !(0..<Self.uncounted).contains(unsaved) ? state.policy.budget : nil
+            for (volume, bytes) in news { state.policy.budgets.note(bytes, of: volume, at: now, clock) }
+            let unsaved = state.policy.budgets.all.monthBytes - state.policy.savedBudgets.all.monthBytes
+            return isLast || !(0..<Self.uncounted).contains(unsaved) ? state.policy.budgets : nil
         }
-        if let budget { save(budget) }
+        if let budgets { save(budgets) }
     }
 
-    private func save(_ budget: ByteBudget) {
+    private func save(_ budgets: ByteBudgets) {
         do throws(ConfigurationError) {
-            try BudgetRecord.save(budget, to: options.directories.budget)
-            state.inspect { $0.policy.savedBudget = budget }
+            try BudgetRecord.save(budgets, to: options.directories.budget)
+            state.inspect { $0.policy.savedBudgets = budgets }
         } catch {
             Log.warning("flusher", error.description)
         }
     }
 }
 
+extension Engine.PolicyState {
+    /// Begins new days and months when their time has come.
+    mutating func turnBudgets(at now: Timestamp) { budgets.turn(at: now, clock) }
+
+    /// Whether anything bounds how much of a volume goes over networks that cost.
+    func isBudgeted(_ volume: Volume) -> Bool { !limits(of: volume).isEmpty }
+
+    /// Why nothing more of a volume may go over networks that cost, as far as amounts go: what lasts longest.
+    func quota(of volume: Volume, now: Timestamp) -> Waiting? {
+        limits(of: volume).compactMap { $0.budget.hold($0.limits, at: now, clock) }.max {
+            $0.until ?? now < $1.until ?? now
+        }
+    }
+
+    /// As ``ByteBudget/room(_:at:_:)``, of all that bounds a volume.
+    func budgetRoom(of volume: Volume, at moment: PolicyMoment) -> (bytes: Int64, until: Timestamp, refill: Int64)? {
+        limits(of: volume).compactMap { $0.budget.room($0.limits, at: moment.now, moment.clock) }.min {
+            $0.bytes < $1.bytes
+        }
+    }
+
+    /// What bounds a volume: the amounts of all, and its own.
+    private func limits(of volume: Volume) -> [(budget: ByteBudget, limits: ByteBudget.Limits)] {
+        // What a person set for now goes before both.
+        let values = overrides.values
+        let (daily, monthly) = (values.number(.expensiveDaily), values.number(.expensiveMonthly))
+        let description = volume.session.description
+        let common = ByteBudget.Limits(
+            daily: daily ?? budgetLimits.daily,
+            monthly: monthly ?? budgetLimits.monthly
+        )
+        let own = ByteBudget.Limits(
+            daily: daily ?? description.expensiveDaily,
+            monthly: monthly ?? description.expensiveMonthly
+        )
+        return [(budgets.all, common), (budgets[volume.session.id], own)].filter { !$0.limits.isEmpty }
+    }
+}
+
 extension Engine.State {
-    /// How many bytes went over networks that cost since the last time.
-    fileprivate mutating func takeCostlyBytes(_ now: Timestamp) -> Int64 {
-        var costly: Int64 = 0
+    /// How many bytes of each volume went over networks that cost since the last time.
+    fileprivate mutating func takeCostlyBytes(_ now: Timestamp) -> [String: Int64] {
+        var costly: [String: Int64] = [:]
         for (id, volume) in volumes {
             let total = volume.session.sent.total
             let news = max(0, total - volume.countedBytes)
             volumes[id]?.countedBytes = total
-            if policy.facts(now: now, through: volume.interface).metered.value.isMetered { costly += news }
+            guard news > 0, policy.facts(now: now, through: volume.interface).metered.value.isMetered else { continue }
+            costly[id] = news
         }
         return costly
     }

@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 internal import Base
+internal import Configuration
 internal import Control
 internal import Journal
 internal import Platform
@@ -32,8 +33,20 @@ extension Engine {
             holds: .init(user: users, policy: report.waiting.count { held.contains($0.reason) }),
             restarts: seen?.restarts ?? 0,
             bytesPerSecond: Int64(rate ?? 0),
-            secondsLeft: isRunning ? RateMeter.secondsLeft(report.size - report.sent, at: rate)?.tenths : nil
+            secondsLeft: isRunning ? RateMeter.secondsLeft(report.size - report.sent, at: rate)?.tenths : nil,
+            settings: node.schedule.ownSettings
         )
+    }
+}
+
+extension JournalNode.Schedule {
+    /// What is set for the file itself.
+    fileprivate var ownSettings: [String: String] {
+        var result = FileSettings(settings).entries
+        result[OptionName.notBefore.rawValue] = notBefore?.rfc3339
+        result[OptionName.deadline.rawValue] = deadline?.rfc3339
+        if priority != 0 { result[OptionName.priority.rawValue] = String(priority) }
+        return result
     }
 }
 

@@ -45,6 +45,7 @@ extension Engine {
             for (row, job) in state.jobs {
                 job.cancellation.trafficClass = state.trafficClass(of: row)
                 job.cancellation.pace = state.pace(of: row)
+                job.cancellation.timeouts = state.timeouts(of: row)
             }
         }
     }
@@ -92,14 +93,40 @@ extension Engine.State {
     mutating func pace(of row: RowID) -> RateLimit? {
         guard let rules = volumes[row.volume]?.rules.conditions else { return nil }
         let own = scheduler.row(row)?.facts.rules ?? 0
-        guard let text = rules[rules.indices.contains(own) ? own : 0].rateLimit, let table = Timetable(text),
-            // Others of the same rate, whose other rules may be different ones, share it.
-            let number = rules.firstIndex(where: { $0.rateLimit == text })
-        else { return nil }
-        let limit = volumes[row.volume]?.limits[number] ?? RateLimit()
-        volumes[row.volume]?.limits[number] = limit
+        guard let text = rules[rules.indices.contains(own) ? own : 0].rateLimit, let table = Timetable(text) else {
+            return nil
+        }
+        let limit = limit(of: row, own, text, rules)
         limit.rate = table.rate(at: .now(), in: policy.clock)
         return limit
+    }
+
+    /// What a row's rate is taken from: a file's own, or that of all which the same rate is set for, whatever their other
+    /// rules.
+    private mutating func limit(
+        of row: RowID,
+        _ number: Int,
+        _ text: String,
+        _ rules: [UploadConditions]
+    ) -> RateLimit {
+        if volumes[row.volume]?.rules.isOfFile(number, .rateLimit) == true, let job = jobs[row] { return job.ownLimit }
+        let number = rules.firstIndex { $0.rateLimit == text } ?? number
+        let limit = volumes[row.volume]?.limits[number] ?? RateLimit()
+        volumes[row.volume]?.limits[number] = limit
+        return limit
+    }
+
+    /// How long requests with content of a row may take to connect, and may not move.
+    func timeouts(of row: RowID) -> TransferTimeouts {
+        let conditions = conditions(of: row)
+        return TransferTimeouts(connect: conditions.connectTimeout, stall: conditions.stallTimeout)
+    }
+
+    /// Whether requests with content of a row are given up sooner than others of the volume.
+    func isImpatient(_ row: RowID) -> Bool {
+        guard let volume = volumes[row.volume]?.session.description else { return false }
+        let own = timeouts(of: row)
+        return own.connect < volume.connectTimeout || own.stall < volume.stallTimeout
     }
 
     /// The rates in force, for reports.

@@ -130,7 +130,13 @@ extension Engine {
     private func end(_ transfer: Transfer, _ session: VolumeSession, _ store: any ObjectStore) -> Bool {
         guard session.claim(transfer.id) else { return false }
         defer { session.release(transfer.id) }
-        let settings = WorkSettings(gate: gate, parallelism: 1, host: options.host, publish: { _ in })
+        let settings = WorkSettings(
+            gate: gate,
+            parallelism: 1,
+            isAsPlanned: { _ in true },
+            host: options.host,
+            publish: { _ in }
+        )
         let row = RowID(volume: session.id, node: transfer.node.value)
         let work = RowWork(
             session: session,

@@ -54,7 +54,7 @@ extension Engine {
             let hasExpired = state.policy.overrides.expire(at: now)
             if hasExpired { state.takeInOverrides() }
             state.policy.clock = SystemLocalClock()
-            state.policy.budget.turn(at: now, state.policy.clock)
+            state.policy.turnBudgets(at: now)
             let changes = state.volumes.keys.sorted().compactMap { state.applyPolicy(to: $0, now: now) }
             return (changes, hasExpired)
         }
@@ -63,7 +63,7 @@ extension Engine {
             for text in change.text { Log.notice("flusher", text) }
             publish(.changed(volume: change.volume))
         }
-        if !changes.isEmpty { stopHeldWork() }
+        stopHeldWork()
     }
 
     /// Goes by what the time alone changes: windows, budgets, the end of what was set for a while.
@@ -75,7 +75,8 @@ extension Engine {
         let isDue = state.inspect { state in
             state.policy.overrides.nextEnd.map { $0 <= .now() } ?? false || state.isPolicyTimed
         }
-        if isDue { applyPolicy() }
+        // What was set for a file that is being sent holds it without any change of the volume's.
+        if isDue { applyPolicy() } else { stopHeldWork() }
     }
 
     /// Finds out every ten seconds how hard the machine works, where anything stands back for that.
@@ -189,39 +190,27 @@ extension Engine {
         var clock = SystemLocalClock()
         /// What the settings allow over networks that cost.
         var budgetLimits = ByteBudget.Limits()
-        var budget = ByteBudget()
+        var budgets = ByteBudgets()
         /// What of it is written down.
-        var savedBudget = ByteBudget()
+        var savedBudgets = ByteBudgets()
         /// Work that is let end what is nearly done, and until when (monotonic seconds).
         var stops: [(job: RunningJob, end: Double)] = []
         var limits = LimitState()
 
-        /// Why nothing more may go over networks that cost, as far as amounts go.
-        func quota(now: Timestamp) -> Waiting? {
-            let limits = quotaLimits
-            return limits.isEmpty ? nil : budget.hold(limits, at: now, clock)
-        }
-
-        var quotaLimits: ByteBudget.Limits {
-            let values = overrides.values
-            return ByteBudget.Limits(
-                daily: values.number(.expensiveDaily) ?? budgetLimits.daily,
-                monthly: values.number(.expensiveMonthly) ?? budgetLimits.monthly
-            )
-        }
-
-        /// How much may go by some rules before windows close and budgets are used up.
-        func room(_ rules: TransferRules, _ facts: MachineFacts, at moment: PolicyMoment) -> TransferRoom {
+        /// How much may go by some rules of a volume before windows close and budgets are used up.
+        func room(
+            _ rules: TransferRules,
+            _ facts: MachineFacts,
+            of volume: Volume,
+            at moment: PolicyMoment
+        ) -> TransferRoom {
             var room = TransferRoom()
             if let windows = rules.windows, windows.isOpen(at: moment.now, moment.clock) {
                 room.closes = windows.closing(after: moment.now, moment.clock)
                 room.opens = room.closes.flatMap { windows.nextOpening(after: $0, moment.clock) }
                 room.closesNext = room.opens.flatMap { windows.closing(after: $0, moment.clock) }
             }
-            guard facts.metered.value.isMetered, let left = budget.room(quotaLimits, at: moment.now, moment.clock)
-            else {
-                return room
-            }
+            guard facts.metered.value.isMetered, let left = budgetRoom(of: volume, at: moment) else { return room }
             (room.bytes, room.refills, room.refill) = left
             return room
         }
@@ -255,7 +244,7 @@ extension Engine.State {
         let text = volume.facts.held.indices.compactMap { number -> String? in
             let reasons = volume.facts.held[number].usual.map(\.reason.rawValue)
             let others = before.indices.contains(number) ? before[number].usual.map(\.reason.rawValue) : []
-            guard reasons != others else { return nil }
+            guard reasons != others, !volume.rules.isFree(number) else { return nil }
             let which = volume.rules.name(of: number).map { "uploads of \($0)" } ?? "uploads"
             let what = reasons.isEmpty ? "go on" : "are held: \(reasons.joined(separator: ", "))"
             return "\(remote): \(which) \(what)"
@@ -275,15 +264,19 @@ extension Engine.State {
 
     /// Whether what holds work may change with the time alone.
     var isPolicyTimed: Bool {
-        policy.quota(now: .now()) != nil || volumes.values.contains { $0.rules.isTimed } || !policy.budgetLimits.isEmpty
-            || policy.overrides.entries.contains { $0.key.hasPrefix("expensive_") }
+        volumes.values.contains { $0.rules.isTimed || policy.isBudgeted($0) }
     }
 
     /// Why the machine's conditions hold the work of a volume, by the number of its rules.
     func held(by volume: Volume, now: Timestamp) -> [HeldRules] {
+        held(volume.rules.rules.indices, by: volume, now: now)
+    }
+
+    private func held(_ numbers: Range<Int>, by volume: Volume, now: Timestamp) -> [HeldRules] {
         let facts = policy.facts(now: now, through: volume.interface)
-        let moment = PolicyMoment(now: now, clock: policy.clock, quota: policy.quota(now: now))
-        return volume.rules.rules.enumerated().map { number, rules in
+        let moment = PolicyMoment(now: now, clock: policy.clock, quota: policy.quota(of: volume, now: now))
+        return numbers.map { number in
+            let rules = volume.rules.rules[number]
             let before = volume.facts.held.indices.contains(number) ? volume.facts.held[number] : HeldRules()
             func holds(_ isDiscretionary: Bool, _ before: [Waiting]) -> [Waiting] {
                 var rules = rules
@@ -296,7 +289,7 @@ extension Engine.State {
                 discretionary: holds(true, before.discretionary),
                 risen: holds(false, before.risen),
                 isDiscretionary: rules.isDiscretionary,
-                room: policy.room(rules, facts, at: moment)
+                room: policy.room(rules, facts, of: volume, at: moment)
             )
         }
     }
@@ -304,16 +297,11 @@ extension Engine.State {
     /// Gives a row what the rules for its path say.
     mutating func apply(_ row: inout ScheduledRow, _ node: JournalNode) {
         let id = row.id.volume
-        guard let count = volumes[id]?.rules.rules.count, let number = volumes[id]?.rules.number(for: node.path),
+        guard let before = volumes[id]?.rules.revision,
+            let number = volumes[id]?.rules.number(for: node.path, settings: node.schedule.settings),
             let rules = volumes[id]?.rules.rules[number]
         else { return }
-        if let volume = volumes[id], volume.rules.rules.count != count {
-            let held = held(by: volume, now: .now())
-            volumes[id]?.facts.held = held
-            if let volume = volumes[id] {
-                scheduler.setFacts(volume.facts, settings: volume.settings, of: id, now: .now())
-            }
-        }
+        if volumes[id]?.rules.revision != before { noteNewRules(number, of: id) }
         row.facts.rules = number
         // What a person said of the file counts, then what is set for its path.
         if row.facts.notBefore == nil { row.facts.notBefore = rules.notBefore?.moment(changed: node.changedAt) }
@@ -321,8 +309,51 @@ extension Engine.State {
         if row.priority == 0 { row.priority = rules.priority }
         if let size = rules.discretionarySize, row.facts.remaining >= size { row.facts.isDiscretionary = true }
         // Nobody asks where nothing ends.
-        guard rules.windows != nil || !policy.quotaLimits.isEmpty else { return }
+        guard rules.windows != nil || volumes[id].map(policy.isBudgeted) ?? false else { return }
         row.facts.isWhole = volumes[id]?.session.sendsWhole(node) ?? false
+    }
+
+    /// Finds out what holds work by rules that nothing has gone by so far.
+    ///
+    /// The others stay as they are: what is different with them is for ``applyPolicy(to:now:)`` to see and to tell.
+    private mutating func noteNewRules(_ number: Int, of id: String) {
+        guard let volume = volumes[id] else { return }
+        var all = volume.facts.held
+        if all.indices.contains(number) {
+            all[number] = HeldRules()
+            var anew = volume
+            anew.facts.held = all
+            all[number] = held(number..<number + 1, by: anew, now: .now())[0]
+        } else {
+            all += held(all.count..<number + 1, by: volume, now: .now())
+        }
+        volumes[id]?.facts.held = all
+        if let volume = volumes[id] { scheduler.setHeld(all, settings: volume.settings, of: id) }
+    }
+
+    /// Forgets the rules of a volume that no row goes by.
+    mutating func forgetRules(of id: String) {
+        guard let rules = volumes[id]?.rules, rules.count > 1 else { return }
+        let used = Set(scheduler.rows(of: id).compactMap { scheduler.row($0)?.facts.rules })
+        volumes[id]?.rules.keep(only: used)
+        guard let volume = volumes[id], volume.rules.revision != rules.revision else { return }
+        let all = volume.facts.held.indices.map {
+            volume.rules.isFree($0) ? volume.facts.held[0] : volume.facts.held[$0]
+        }
+        volumes[id]?.facts.held = all
+        scheduler.setHeld(all, settings: volume.settings, of: id)
+    }
+
+    /// Whether a row that begins is to go now, by what is set for its file and what holds it.
+    ///
+    /// Something may have been set since it was chosen, which may have been taken in, or not.
+    mutating func isAsPlanned(_ node: JournalNode, _ id: RowID) -> Bool {
+        guard let known = scheduler.row(id)?.facts, !known.isForced, var row = ScheduledRow(node, of: id.volume) else {
+            return true
+        }
+        apply(&row, node)
+        guard row.facts.rules == known.rules, row.facts.notBefore == known.notBefore else { return false }
+        return !isHeld(id, now: .now())
     }
 
     /// What the machine's conditions and the rules hold a row by now.
@@ -334,6 +365,7 @@ extension Engine.State {
     /// Whether a running row is held now and nobody waits for it.
     func isHeld(_ row: RowID, now: Timestamp) -> Bool {
         guard let facts = volumes[row.volume]?.facts, let work = scheduler.row(row)?.facts else { return false }
+        if !work.isForced, let notBefore = work.notBefore, notBefore > now { return true }
         return !Policy.holds(of: work, volume: facts, now: now, isBegun: jobs[row] != nil).isEmpty
     }
 }

@@ -61,6 +61,7 @@ extension Engine {
         let isWhole = ids.count < Self.rowLimit
         state.update { state in
             state.forgetRows(of: session.id, except: known)
+            state.forgetRules(of: session.id)
             state.volumes[session.id]?.seen = sequence
             state.volumes[session.id]?.hasMore = !isWhole
             state.volumes[session.id]?.reloadAt = monotonicSeconds() + (isWhole ? 60 : 2)
@@ -185,7 +186,6 @@ extension ScheduledRow {
         facts.notBefore = node.schedule.notBefore
         facts.nextAttempt = node.schedule.nextAttempt
         facts.deadline = node.schedule.deadline
-        facts.isDiscretionary = node.schedule.isDiscretionary
         facts.remaining = isCopy ? 0 : node.size
         facts.needsDiskSpace = !isCopy && node.generation?.underlay ?? .none != .none
         self.init(

@@ -43,10 +43,12 @@ extension Engine {
         state.jobs[row.id] = job
         job.cancellation.trafficClass = state.trafficClass(of: row.id)
         job.cancellation.pace = state.pace(of: row.id)
+        job.cancellation.timeouts = state.timeouts(of: row.id)
         let settings = WorkSettings(
             gate: gate,
             // What is slowed down gains nothing by more connections, which others may need.
             parallelism: job.cancellation.pace == nil ? options.partsPerFile : 1,
+            isAsPlanned: { [weak self] node in self?.state.inspect { $0.isAsPlanned(node, row.id) } ?? true },
             host: options.host,
             publish: { [weak self] in self?.publish($0, of: job) }
         )
@@ -187,6 +189,10 @@ extension Engine {
     private func fail(_ row: RowID, _ session: VolumeSession, _ error: StoreError) {
         switch error.cause {
         case .cancelled: takeInAgain(row, session, isWished: true)
+        case .unreachable where state.inspect { $0.isImpatient(row) } && error.code != StoreError.captivePortal:
+            // That it took too long for this one says nothing for all: the remote is asked.
+            observe(row.volume) { volume, _ in volume.probeAt = volume.probeAt ?? monotonicSeconds() }
+            record(row, session, error: error.message, attention: false)
         case .unreachable:
             lose(session, error, source: "requests")
             takeInAgain(row, session, isWished: true)

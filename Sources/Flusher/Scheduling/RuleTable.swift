@@ -5,21 +5,37 @@ internal import Base
 internal import Configuration
 internal import Policy
 
-/// The rules that the rows of a volume go by: its own, and those of the paths that some are set for.
+/// The rules that the rows of a volume go by: its own, those of the paths that some are set for, and those of single files.
 ///
-/// Rows know theirs by number, which stays what it is for as long as the patterns do.
+/// Rows know theirs by number, which stays what it is for as long as the patterns do, and some row goes by it.
 struct RuleTable: Sendable {
+    /// What makes rules of their own.
+    private struct Origin: Hashable {
+        /// The patterns whose settings count, the strongest last.
+        var patterns: [Int] = []
+        /// What is set for the file, as the journal has it.
+        var file: String?
+    }
+
     private let own: UploadConditions
     private let patterns: [(pattern: PathPattern, values: OptionValues)]
-    /// For each number the patterns whose settings count, the strongest last; number 0 has none.
-    private var sets: [[Int]] = [[]]
-    private var numbers: [[Int]: Int] = [[]: 0]
+    /// What each number is for; number 0 is the volume's.
+    private var origins = [Origin()]
+    private var numbers = [Origin(): 0]
+    /// Numbers that no row goes by any more.
+    private var free: Set<Int> = []
+    /// Another one whenever a number stands for other rules than before.
+    private(set) var revision = 0
     private var overrides = OptionValues()
     private(set) var conditions: [UploadConditions]
     private(set) var rules: [TransferRules]
 
     init(_ description: VolumeDescription, overrides: OptionValues) {
-        own = description.conditions ?? UploadConditions()
+        var own = description.conditions ?? UploadConditions()
+        // A description of an earlier version has them only there.
+        own.connectTimeout = description.connectTimeout
+        own.stallTimeout = description.stallTimeout
+        self.own = own
         self.overrides = overrides
         // The longer a pattern, the more special it is taken to be; of two as long the later one counts.
         patterns = (description.paths ?? []).enumerated().compactMap { index, path in
@@ -34,29 +50,59 @@ struct RuleTable: Sendable {
     /// Takes in what a person set.
     mutating func override(by overrides: OptionValues) {
         self.overrides = overrides
-        conditions = sets.map(conditions(of:))
-        rules = conditions.map { TransferRules($0) }
+        conditions = origins.map(conditions(of:))
+        rules = zip(conditions, origins).map(Self.rules)
     }
 
-    /// The number of the rules for a path; rules that were not met before get a new one.
-    mutating func number(for path: ObjectKey) -> Int {
-        guard !patterns.isEmpty else { return 0 }
-        let set = patterns.indices.filter { patterns[$0].pattern.matches(path.bytes) }
-        if let number = numbers[set] { return number }
+    /// The number of the rules for a path, and for a file with settings of its own; new rules get a new one.
+    mutating func number(for path: ObjectKey, settings: String? = nil) -> Int {
+        guard !patterns.isEmpty || settings != nil else { return 0 }
+        let met = patterns.indices.filter { patterns[$0].pattern.matches(path.bytes) }
+        let origin = Origin(patterns: met, file: settings)
+        if let number = numbers[origin] { return number }
         // A bound that only hundreds of patterns in many combinations reach.
-        guard sets.count < Self.limit else { return 0 }
-        sets.append(set)
-        numbers[set] = sets.count - 1
-        conditions.append(conditions(of: set))
-        rules.append(TransferRules(conditions[conditions.count - 1]))
-        return sets.count - 1
+        guard !free.isEmpty || origins.count < Self.limit else { return 0 }
+        let number = free.popFirst() ?? add()
+        origins[number] = origin
+        numbers[origin] = number
+        conditions[number] = conditions(of: origin)
+        rules[number] = Self.rules(conditions[number], origin)
+        revision += 1
+        return number
+    }
+
+    /// Forgets rules that no row goes by.
+    mutating func keep(only used: Set<Int>) {
+        for number in origins.indices.dropFirst() where !used.contains(number) && !free.contains(number) {
+            numbers[origins[number]] = nil
+            origins[number] = Origin()
+            conditions[number] = conditions[0]
+            rules[number] = rules[0]
+            free.insert(number)
+            revision += 1
+        }
+    }
+
+    /// Whether no row goes by a number any more.
+    func isFree(_ number: Int) -> Bool { free.contains(number) }
+
+    /// How many rules there are, those of no row included.
+    var count: Int { origins.count }
+
+    private mutating func add() -> Int {
+        origins.append(Origin())
+        conditions.append(conditions[0])
+        rules.append(rules[0])
+        return origins.count - 1
     }
 
     /// The same for another description of the volume that has the same patterns.
     func with(_ description: VolumeDescription) -> RuleTable {
         var table = RuleTable(description, overrides: overrides)
-        table.sets = sets
+        table.origins = origins
         table.numbers = numbers
+        table.free = free
+        table.revision = revision + 1
         table.override(by: overrides)
         return table
     }
@@ -70,17 +116,34 @@ struct RuleTable: Sendable {
     /// Whether anything is put off while there is room for it.
     var mayDefer: Bool { rules.contains { $0.isDiscretionary || $0.discretionarySize != nil } }
 
-    /// The patterns that have made rules of a number, for people; nil: those of the volume.
+    /// What has made rules of a number, for people; nil: those of the volume.
     func name(of number: Int) -> String? {
-        guard sets.indices.contains(number), let last = sets[number].last else { return nil }
-        return patterns[last].pattern.text
+        guard origins.indices.contains(number) else { return nil }
+        let pattern = origins[number].patterns.last.map { patterns[$0].pattern.text }
+        guard let settings = origins[number].file else { return pattern }
+        let text = "with \(settings.replacing("\n", with: ", "))"
+        return "\(pattern ?? "files") \(text)"
     }
 
-    private static let limit = 1000
+    /// Whether a file that rules of a number are for has this setting of its own.
+    func isOfFile(_ number: Int, _ name: OptionName) -> Bool {
+        origins.indices.contains(number) && FileSettings(origins[number].file)[name] != nil
+    }
 
-    private func conditions(of set: [Int]) -> UploadConditions {
-        let special = set.reduce(OptionValues()) { $0.overridden(by: patterns[$1].values) }
-        return own.overridden(by: special).overridden(by: overrides)
+    private static let limit = 10_000
+
+    /// What is set for the file goes before what a person set for all, and that before what is set for paths.
+    private func conditions(of origin: Origin) -> UploadConditions {
+        let special = origin.patterns.reduce(OptionValues()) { $0.overridden(by: patterns[$1].values) }
+        let others = own.overridden(by: special).overridden(by: overrides)
+        return others.overridden(by: FileSettings(origin.file).values)
+    }
+
+    private static func rules(_ conditions: UploadConditions, _ origin: Origin) -> TransferRules {
+        var rules = TransferRules(conditions)
+        // Whoever says that a file has no time means it, however large the file is.
+        if FileSettings(origin.file)[.discretionary] != nil, !rules.isDiscretionary { rules.discretionarySize = nil }
+        return rules
     }
 }
 

@@ -115,6 +115,12 @@ package struct Scheduler: Sendable {
         for id in rows(of: volume) { reconsider(id, now: now) }
     }
 
+    /// Takes in what holds the work of a volume by rules that no row goes by so far; no row is looked at again.
+    package mutating func setHeld(_ held: [HeldRules], settings: PolicySettings, of volume: String) {
+        volumes[volume]?.facts.held = held
+        volumes[volume]?.settings = settings
+    }
+
     /// Forgets a volume and its rows; running work stays known until ``finished(_:now:)``.
     package mutating func removeVolume(_ volume: String) {
         for id in rows(of: volume) { forget(id) }

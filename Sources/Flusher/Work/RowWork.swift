@@ -23,7 +23,10 @@ struct RowWork {
             guard let node = try journal({ (journal) throws(JournalError) in try journal.node(job.node) }) else {
                 return .progress
             }
-            guard !node.isOpen, !node.schedule.isPaused, node.schedule.attention == nil else { return .progress }
+            guard !node.isOpen, !node.schedule.isPaused, node.schedule.attention == nil, settings.isAsPlanned(node)
+            else {
+                return .failed(.changed)
+            }
             try settle(node)
             return .progress
         } catch {
@@ -107,6 +110,8 @@ struct WorkSettings: Sendable {
     let gate: RequestGate
     /// Parts of one file in flight at once.
     let parallelism: Int
+    /// Whether a row is still to go by the rules, and at the time, that it was chosen by.
+    let isAsPlanned: @Sendable (JournalNode) -> Bool
     /// Names this machine in the names of conflict copies.
     let host: String
     /// Tells clients what happened.

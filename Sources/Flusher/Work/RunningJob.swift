@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+internal import Bandwidth
 internal import Base
 internal import Journal
 internal import ObjectStore
@@ -21,6 +22,8 @@ final class RunningJob: Sendable {
     /// It closes a circle of very many rows, and is to break it.
     let closesLongCircle: Bool
     let cancellation = CancellationFlag()
+    /// How fast it may go where that is set for the file itself.
+    let ownLimit = RateLimit()
     private let state: Lock<State>
 
     init(row: RowID, closesLongCircle: Bool = false, path: ObjectKey) {

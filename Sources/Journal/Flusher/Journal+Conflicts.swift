@@ -27,7 +27,7 @@ extension Journal {
             row.base = .absent
             row.hasRemoteDirectory = false
             row.conflictOf = node.path
-            row.schedule = JournalNode.Schedule()
+            row.schedule = row.schedule.wishes
             try tables.update(row)
             try tables.connection.run(
                 """

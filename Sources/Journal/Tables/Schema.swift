@@ -5,7 +5,7 @@
 enum Schema {
     static let migrations = [
         first, leftovers, doubts, failedSyncs, devices, compositions, extended, metVersions, checksums,
-        deferrals,
+        deferrals, fileSettings,
     ].map { compact($0) }
 
     // SQLite keeps this text on the first page of the file: where it spills onto another one, damage to that page too
@@ -175,6 +175,13 @@ enum Schema {
     private static let deferrals = """
         ALTER TABLE node ADD COLUMN deadline INTEGER;
         ALTER TABLE node ADD COLUMN is_discretionary INTEGER
+        """
+
+    // The column that this one takes the place of stays: a flusher of before may have the file open.
+    private static let fileSettings = """
+        ALTER TABLE node ADD own TEXT;
+        UPDATE node SET own = 'discretionary=1' WHERE is_discretionary = 1;
+        CREATE INDEX node_own ON node (own) WHERE own > ''
         """
 
     private static let extended = "ALTER TABLE node ADD COLUMN xattr TEXT"

@@ -9,7 +9,7 @@ extension Tables {
         n.id, n.parent, n.name, n.kind, n.mode, n.uid, n.gid, n.modified, n.target, n.base, n.base_tag, n.base_size,
         n.base_modified, n.has_remote_directory, n.is_open, n.changed_at, n.attribute_sequence, n.sequence,
         n.first_sequence, n.is_paused, n.not_before, n.priority, n.attempts, n.next_attempt, n.last_error, n.attention,
-        n.conflict_of, n.device, n.xattr, n.deadline, n.is_discretionary
+        n.conflict_of, n.device, n.xattr, n.deadline, n.own
         """
     private static let nodeColumnCount: Int32 = 31
 
@@ -61,7 +61,7 @@ extension Tables {
         schedule.lastError = row.optionalText(24)
         schedule.attention = row.optionalText(25)
         schedule.deadline = row.optionalTime(29)
-        schedule.isDiscretionary = !row.isNull(30) && row.bool(30)
+        schedule.settings = row.optionalText(30)
         return schedule
     }
 
@@ -119,7 +119,7 @@ extension Tables {
             INSERT INTO node (id, parent, name, kind, mode, uid, gid, modified, target, generation, base, base_tag,
                 base_size, base_modified, has_remote_directory, is_open, changed_at, attribute_sequence, sequence,
                 first_sequence, is_paused, not_before, priority, attempts, next_attempt, last_error, attention,
-                conflict_of, device, xattr, deadline, is_discretionary)
+                conflict_of, device, xattr, deadline, own)
             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
             """,
             [.integer(id?.value)] + Self.columns(node)
@@ -134,7 +134,7 @@ extension Tables {
                 generation = ?, base = ?, base_tag = ?, base_size = ?, base_modified = ?, has_remote_directory = ?,
                 is_open = ?, changed_at = ?, attribute_sequence = ?, sequence = ?, first_sequence = ?, is_paused = ?,
                 not_before = ?, priority = ?, attempts = ?, next_attempt = ?, last_error = ?, attention = ?,
-                conflict_of = ?, device = ?, xattr = ?, deadline = ?, is_discretionary = ?
+                conflict_of = ?, device = ?, xattr = ?, deadline = ?, own = ?
             WHERE id = ?
             """,
             Self.columns(node) + [.integer(node.id.value)]
@@ -182,7 +182,7 @@ extension Tables {
             .integer(schedule.attempts), .time(schedule.nextAttempt), .text(schedule.lastError),
             .text(schedule.attention), .key(node.conflictOf), .integer(Int64(attributes.device)),
             .text(attributes.extended.isEmpty ? nil : attributes.extended.text), .time(schedule.deadline),
-            .integer(schedule.isDiscretionary),
+            .text(schedule.settings),
         ]
         return values
     }

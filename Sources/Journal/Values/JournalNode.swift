@@ -47,8 +47,8 @@ package struct JournalNode: Hashable, Sendable {
         package var notBefore: Timestamp?
         /// When it should be at the remote, as a person said.
         package var deadline: Timestamp?
-        /// It has time, as a person said.
-        package var isDiscretionary = false
+        /// What else a person set for its upload, as a text of those who set and read it; nil: nothing.
+        package var settings: String?
         /// Higher goes first; 0 normally.
         package var priority: Int64 = 0
         package var attempts: Int64 = 0
@@ -58,6 +58,14 @@ package struct JournalNode: Hashable, Sendable {
         package var attention: String?
 
         package init() {}
+
+        /// What a person wants of it, without how it went so far.
+        package var wishes: Schedule {
+            var wishes = Schedule()
+            (wishes.notBefore, wishes.deadline) = (notBefore, deadline)
+            (wishes.settings, wishes.priority) = (settings, priority)
+            return wishes
+        }
     }
 
     /// The size in bytes of the object to be: a file's content, a link's text, 0 otherwise.

@@ -130,10 +130,7 @@ final class HTTPClient: Sendable {
             watch?.end()
         }
         var request = request
-        if let cancellation {
-            request.trafficClass = { cancellation.trafficClass }
-            request.pace = { cancellation.pace }
-        }
+        if let cancellation { request.go(by: cancellation) }
         do {
             return try transport.perform(
                 request,

@@ -71,10 +71,7 @@ extension S3Client {
             watch?.end()
         }
         var transfer = transfer
-        if let cancellation {
-            transfer.trafficClass = { cancellation.trafficClass }
-            transfer.pace = { cancellation.pace }
-        }
+        if let cancellation { transfer.go(by: cancellation) }
         do {
             let response = try transport.perform(
                 transfer,

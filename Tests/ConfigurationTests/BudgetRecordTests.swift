@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import Configuration
+import Platform
+import Policy
+import Testing
+
+@Suite struct BudgetRecordTests {
+    private let path = "/tmp/moorage-budget-" + Randomness.hexadecimal(bytes: 8)
+    private let now = Timestamp(seconds: 1_795_000_000)
+    private let clock = SystemLocalClock()
+
+    @Test func whatWentIsKeptOfAllAndOfEachVolume() throws {
+        defer { try? Files.removeIfPresent(path) }
+        #expect(try BudgetRecord.load(path) == nil)
+        var budgets = ByteBudgets()
+        budgets.note(5, of: "one", at: now, clock)
+        budgets.note(7, of: "two", at: now, clock)
+        try BudgetRecord.save(budgets, to: path)
+        let loaded = try #require(try BudgetRecord.load(path))
+        #expect(loaded == budgets && loaded.all.dayBytes == 12 && loaded["two"].monthBytes == 7)
+        #expect(loaded["three"].hold(.init(daily: 1), at: now, clock) == nil)
+        #expect(loaded["two"].hold(.init(daily: 7), at: now, clock)?.reason == .quota)
+        // A month later nothing is left of it.
+        budgets.turn(at: now.advanced(bySeconds: 40 * 86_400), clock)
+        #expect(budgets.volumes.isEmpty && budgets.all.monthBytes == 0)
+    }
+
+    @Test func aRecordOfAnEarlierVersionCountsForAll() throws {
+        defer { try? Files.removeIfPresent(path) }
+        try Files.writeAtomically(path, Array(#"{"day":20775,"dayBytes":3,"month":24310,"monthBytes":9}"#.utf8))
+        let loaded = try #require(try BudgetRecord.load(path))
+        #expect(loaded.all.monthBytes == 9 && loaded.volumes.isEmpty)
+        try Files.writeAtomically(path, Array("{".utf8))
+        #expect(throws: ConfigurationError.self) { try BudgetRecord.load(path) }
+    }
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import Configuration
+import Policy
+import Testing
+
+@testable import Flusher
+
+@Suite struct RuleTableTests {
+    private func table(_ paths: [PathConditions] = [], overrides: [(String, String)] = []) throws -> RuleTable {
+        var description = try VolumeDescription(bucket: "b", prefix: "", values: OptionValues(), environment: [:])
+        description.paths = paths
+        var set = PolicyOverrides()
+        for (key, value) in overrides { try set.set(key, to: value, for: nil, now: Timestamp(seconds: 1)) }
+        return RuleTable(description, overrides: set.values)
+    }
+
+    @Test func whatIsSetForAFileGoesBeforeAllElse() throws {
+        let paths = [PathConditions(pattern: "*.raw", settings: ["battery_min": "50", "require_power": "true"])]
+        var table = try table(paths, overrides: [("battery_min", "60")])
+        let plain = table.number(for: ObjectKey("a.raw"))
+        let special = table.number(for: ObjectKey("a.raw"), settings: "battery_min=70\nwindow=22:00-06:00")
+        #expect(table.rules[plain].minimumCharge == 60 && table.rules[plain].requiresPower)
+        #expect(table.rules[special].minimumCharge == 70 && table.rules[special].requiresPower)
+        #expect(table.rules[special].windows != nil && table.rules[plain].windows == nil)
+        #expect(table.number(for: ObjectKey("b.txt"), settings: "battery_min=70\nwindow=22:00-06:00") != special)
+        #expect(table.number(for: ObjectKey("c.raw"), settings: "battery_min=70\nwindow=22:00-06:00") == special)
+        #expect(table.isOfFile(special, .window) && !table.isOfFile(special, .requirePower))
+        #expect(table.name(of: special) == "*.raw with battery_min=70, window=22:00-06:00")
+    }
+
+    @Test func aFileThatHasNoTimeHasNoneHoweverLargeItIs() throws {
+        var table = try table(overrides: [("discretionary", "true"), ("discretionary_above", "1M")])
+        let number = table.number(for: ObjectKey("a"), settings: "discretionary=no")
+        let rules = table.rules[number]
+        #expect(!rules.isDiscretionary && rules.discretionarySize == nil)
+        #expect(table.rules[0].isDiscretionary && table.rules[0].discretionarySize == 1 << 20)
+    }
+
+    @Test func timeoutsOfADescriptionOfAnEarlierVersionCount() throws {
+        let path = PathConditions(pattern: "*.raw", settings: ["stall_timeout": "7m"])
+        var description = try VolumeDescription(bucket: "b", prefix: "", values: OptionValues(), environment: [:])
+        (description.connectTimeout, description.stallTimeout, description.paths) = (20, 300, [path])
+        description.conditions = UploadConditions()
+        var table = RuleTable(description, overrides: OptionValues())
+        #expect(table.conditions[0].connectTimeout == 20 && table.conditions[0].stallTimeout == 300)
+        let number = table.number(for: ObjectKey("a.raw"))
+        #expect(table.conditions[number].connectTimeout == 20 && table.conditions[number].stallTimeout == 420)
+    }
+
+    @Test func whatCannotBeReadIsLeftOut() throws {
+        var table = try table()
+        let number = table.number(
+            for: ObjectKey("a"),
+            settings: "battery_min=x\nfuture=1\nendpoint=http://x\nrequire_power=1\n\n="
+        )
+        #expect(table.rules[number].requiresPower && table.rules[number].minimumCharge == 20)
+    }
+
+    @Test func numbersThatNoRowGoesByAreUsedAgain() throws {
+        var table = try table()
+        let numbers = (0..<150).map {
+            table.number(for: ObjectKey("a"), settings: "battery_min=\($0 % 100)\npriority=\($0)")
+        }
+        #expect(Set(numbers).count == 150 && table.count == 151)
+        let before = table.revision
+        table.keep(only: [0, numbers[7]])
+        #expect(table.revision != before && table.rules[numbers[7]].minimumCharge == 7)
+        let again = (200..<349).map {
+            table.number(for: ObjectKey("a"), settings: "battery_min=\($0 % 100)\npriority=\($0)")
+        }
+        #expect(table.count == 151 && !again.contains(numbers[7]) && Set(again).count == 149)
+        #expect(table.number(for: ObjectKey("a"), settings: "battery_min=7\npriority=7") == numbers[7])
+        #expect(!table.isFree(numbers[7]))
+        for (index, number) in again.enumerated() {
+            #expect(table.rules[number].minimumCharge == (200 + index) % 100)
+        }
+    }
+}
