@@ -179,6 +179,54 @@ def test_a_program_may_hold_or_refuse_what_has_waited(instance, client, hooks):
     wait_until(lambda: "never" in keys(client), 20, "what a person wants after all")
 
 
+def test_a_program_may_change_what_has_waited(instance, client, hooks):
+    instance.configure(before_start=hooks.path)
+    mount = instance.mount("s3://bucket")
+    instance.run("policy", "set", "metered=yes")
+    for name in ("at once", "later"):
+        write_file(mount / name, b"content")
+    time.sleep(6)
+    hooks.reply("echo priority=7; echo rate-limit = 1M; [ \"$MOORAGE_PATH\" != later ] || echo window=Mon 00:00-00:01; exit 10")
+    instance.run("policy", "unset")
+    wait_until(lambda: keys(client) == ["at once"], 20, "what may begin so to begin")
+    wait_until(lambda: [wait["reason"] for upload in instance.uploads() for wait in upload["waiting"]] == ["window"],
+               20, "what may not to wait")
+    [upload] = instance.uploads()
+    assert upload["details"]["settings"] == {"priority": "7", "rate_limit": "1M", "window": "Mon 00:00-00:01"}
+    assert len(hooks.calls) == 2, "each was asked about once"
+    # What is no answer lets it begin, and is told.
+    hooks.reply("echo priority=7; echo colour=red; exit 10")
+    os.setxattr(mount / "later", "user.moorage.window", b"")
+    wait_until(lambda: keys(client) == ["at once", "later"], 20, "what may begin now")
+    with open(os.path.join(instance.directory("run"), "flusher.log")) as file:
+        assert "before_start ended with 10, which is no answer" in file.read()
+
+
+def test_the_answer_of_a_program_is_for_the_file_it_was_asked_about(instance, client, hooks):
+    """While it thinks, the file is renamed and another one takes its name; and a person asks for a third one."""
+    instance.configure(before_start=hooks.path, parallel_files=1)
+    mount = instance.mount("s3://bucket")
+    instance.run("policy", "set", "metered=yes")
+    write_file(mount / "a", b"first")
+    time.sleep(6)
+    hooks.reply("sleep 3; echo 1h; exit 10")
+    instance.run("policy", "unset")
+    wait_until(lambda: len(hooks.calls) == 1, 20, "the question")
+    os.rename(mount / "a", mount / "b")
+    write_file(mount / "a", b"second")
+    hooks.reply("exit 0")
+    wait_until(lambda: keys(client) == ["a"], 20, "the other one")
+    wait_until(lambda: [(upload["path"], [wait["reason"] for wait in upload["waiting"]]) for upload in instance.uploads()]
+               == [("b", ["not-before"])], 20, "the answer to count for the first one")
+    hooks.reply("sleep 3; echo 2h; exit 10")
+    # It has to have waited.
+    time.sleep(6)
+    os.removexattr(mount / "b", "user.moorage.not-before")
+    wait_until(lambda: len(hooks.calls) == 2, 20, "the question")
+    instance.run("uploads", "now", mount / "b")
+    wait_until(lambda: keys(client) == ["a", "b"], 20, "what a person wants")
+
+
 def test_what_changed_while_it_waited_is_looked_at_again(instance, proxy, client):
     """Superseded, renamed and deleted while it waited: what is sent is what there is when its turn comes."""
     instance.run("policy", "set", "metered=yes")

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+import Base
+import Configuration
 import Testing
 
 @testable import Flusher
@@ -20,16 +22,30 @@ import Testing
     }
 
     @Test func answersAreTheDocumentedOnesAndNothingElse() {
-        #expect(StartAnswer(status: 0, output: "whatever") == .start)
-        #expect(StartAnswer(status: 10, output: "90\n") == .hold(seconds: 90))
-        #expect(StartAnswer(status: 10, output: "2h until the lecture is over\n") == .hold(seconds: 7200))
-        #expect(StartAnswer(status: 10, output: "9999d") == .hold(seconds: StartAnswer.longest))
-        #expect(StartAnswer(status: 11, output: "too large\nmore") == .refuse(reason: "before_start: too large"))
-        #expect(StartAnswer(status: 11, output: "") == .refuse(reason: "before_start refused it"))
-        for (status, output) in [(10, ""), (10, "soon"), (10, "-5"), (10, "0"), (1, ""), (127, "")] as [(Int32, String)]
-        {
-            #expect(StartAnswer(status: status, output: output) == nil)
+        let now = Timestamp(seconds: 1_000_000)
+        func answer(_ status: Int32, _ output: String) -> StartAnswer? {
+            StartAnswer(status: status, output: output, now: now)
         }
+        func wait(_ seconds: Double) -> StartAnswer { .change([.notBefore(now.advanced(bySeconds: seconds))]) }
+        #expect(answer(0, "whatever") == .start)
+        #expect(answer(10, "90\n") == wait(90))
+        #expect(answer(10, "2h until the lecture is over\n") == wait(7200))
+        #expect(answer(10, "9999d") == wait(StartAnswer.longest))
+        #expect(answer(10, "not_before=+1h") == wait(3600))
+        #expect(
+            answer(10, "priority = 5\r\nrate-limit=1M\ndiscretionary=no\ndeadline=\n")
+                == .change([
+                    .priority(5), .setting(.rateLimit, "1M"), .setting(.discretionary, "no"), .deadline(nil),
+                ])
+        )
+        #expect(answer(11, "too large\nmore") == .cancel(reason: "before_start: too large"))
+        #expect(answer(11, "") == .cancel(reason: "before_start cancelled it"))
+        let many = String(repeating: "priority=1\n", count: 33)
+        for output in ["", "\n", "soon", "-5", "0", "priority=101", "priority=1\nunknown=2", "endpoint=http://x", many]
+        {
+            #expect(answer(10, output) == nil, "\(output)")
+        }
+        for status in [1, 127] as [Int32] { #expect(answer(status, "") == nil) }
     }
 }
 

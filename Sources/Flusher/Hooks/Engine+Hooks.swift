@@ -52,6 +52,8 @@ extension Engine {
             waited: waited
         )
         let answer = hooks.ask(hook)
+        // A person who asked for it meanwhile goes before any program.
+        if state.inspect({ $0.scheduler.row(row)?.facts.isForced ?? false }) { return true }
         do throws(JournalError) {
             return try carryOut(answer, node, session)
         } catch {
@@ -67,12 +69,8 @@ extension Engine {
     ) throws(JournalError) -> Bool {
         switch answer {
         case .start: return true
-        case .hold(let seconds):
-            Log.info("hooks", "\(node.path): before_start holds it for \(Int(seconds)) s")
-            let time = Timestamp.now().advanced(bySeconds: seconds)
-            _ = try session.journal.reschedule(node.path) { $0.notBefore = time }
-            return false
-        case .refuse(let reason):
+        case .change(let wishes): return try change(node, wishes, session)
+        case .cancel(let reason):
             Log.notice("hooks", "\(node.path): \(reason)")
             try session.journal.recordFailure(
                 node.id,
@@ -84,6 +82,38 @@ extension Engine {
             board.count(session.id) { $0.attention += 1 }
             tell(.attention, RowID(volume: session.id, node: node.id.value), path: node.path) { $0.error = reason }
             return false
+        }
+    }
+
+    /// Notes what the program wants of an upload; whether it may begin so.
+    private func change(
+        _ node: JournalNode,
+        _ wishes: [UploadWish],
+        _ session: VolumeSession
+    ) throws(JournalError) -> Bool {
+        Log.info("hooks", "\(node.path): before_start changes \(wishes)")
+        var outcome = try session.journal.reschedule(node.id) { $0.take(wishes) }
+        if outcome == .tooManySettings {
+            Log.warning("hooks", "\(node.path): files have too many different settings: only its times are changed")
+            outcome = try session.journal.reschedule(node.id) { $0.take(wishes.filter { !$0.isSetting }) }
+        }
+        guard outcome == .noted else { return false }
+        guard let changed = try session.journal.node(node.id) else { return false }
+        let row = RowID(volume: session.id, node: node.id.value)
+        let mayBegin = state.update { state in
+            _ = state.take(changed, of: session.id)
+            let now = Timestamp.now()
+            return state.scheduler.row(row) != nil && !state.isHeld(row, now: now)
+        }
+        noteTrafficClasses()
+        return mayBegin
+    }
+}
+
+extension JournalNode.Schedule {
+    fileprivate mutating func take(_ wishes: [UploadWish]) {
+        for wish in wishes {
+            wish.apply(notBefore: &notBefore, deadline: &deadline, priority: &priority, settings: &settings)
         }
     }
 }

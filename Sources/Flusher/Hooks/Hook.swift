@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+internal import Base
 internal import Configuration
 
 /// Why one of the user's programs is run.
@@ -43,25 +44,37 @@ enum Hook: Hashable, Sendable {
 /// What a program that was asked before an upload begins wants.
 enum StartAnswer: Hashable, Sendable {
     case start
-    /// Not before so many seconds have passed.
-    case hold(seconds: Double)
-    /// Not without a person.
-    case refuse(reason: String)
+    /// As these have it, which may be later.
+    case change([UploadWish])
+    /// Not at all, unless a person asks for it.
+    case cancel(reason: String)
 
-    /// The longest time that may be asked for, in seconds.
+    /// The longest time that may be asked for by itself, in seconds.
     static let longest = 7 * 86_400.0
+    /// The most settings that it may change.
+    private static let limit = 32
 
-    /// Reads the exit status and the first line of what was printed; nil for an answer that is none.
-    init?(status: Int32, output: String) {
-        let line = String(output.split(separator: "\n", omittingEmptySubsequences: false).first ?? "")
+    /// Reads the exit status and what was printed; nil for an answer that is none.
+    init?(status: Int32, output: String, now: Timestamp) {
+        let lines = output.split(whereSeparator: \.isNewline).map(String.init)
         switch status {
         case 0: self = .start
         case 10:
-            let word = line.split(separator: " ").first.map(String.init) ?? ""
-            guard let seconds = OptionValue.parseSeconds(word), seconds > 0 else { return nil }
-            self = .hold(seconds: min(seconds, Self.longest))
-        case 11: self = .refuse(reason: line.isEmpty ? "before_start refused it" : "before_start: \(line.prefix(200))")
+            guard let wishes = Self.wishes(lines, now: now) else { return nil }
+            self = .change(wishes)
+        case 11:
+            self = .cancel(reason: lines.first.map { "before_start: \($0.prefix(200))" } ?? "before_start cancelled it")
         default: return nil
         }
+    }
+
+    /// What is to be changed: a time to wait for as the first word, or lines of `KEY=VALUE`.
+    private static func wishes(_ lines: [String], now: Timestamp) -> [UploadWish]? {
+        guard let first = lines.first, lines.count <= limit else { return nil }
+        if let word = first.split(separator: " ").first, let seconds = OptionValue.parseSeconds(String(word)) {
+            return seconds > 0 ? [.notBefore(now.advanced(bySeconds: min(seconds, longest)))] : nil
+        }
+        let wishes = lines.compactMap { UploadWish(line: $0, now: now) }
+        return wishes.count == lines.count ? wishes : nil
     }
 }

@@ -53,7 +53,7 @@ final class HookRunner: Sendable {
     func ask(_ hook: Hook) -> StartAnswer {
         let outcome = perform(hook)
         guard case .exited(let status, let output) = outcome else { return .start }
-        if let answer = StartAnswer(status: status, output: output) { return answer }
+        if let answer = StartAnswer(status: status, output: output, now: .now()) { return answer }
         Log.warning("hooks", "before_start ended with \(status), which is no answer: the upload begins")
         return .start
     }
