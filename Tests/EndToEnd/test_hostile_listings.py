@@ -3,6 +3,7 @@
 """Keys that no file system can show, and keys that only look as if: none fails a readdir, none leads out of the mount."""
 
 import errno
+import json
 import os
 import stat
 
@@ -82,6 +83,8 @@ def test_what_can_be_shown_is_and_the_rest_is_counted(make_instance, stack, page
     assert stat.S_ISDIR(os.stat(mount / "both").st_mode)
     counted = sum(COUNTED.values())
     lines = [line for line in instance.run("doctor", check=False).stdout.splitlines() if "cannot be shown" in line]
+    told = json.loads(instance.run("doctor", "--json", check=False).stdout)["findings"]
+    assert [f"{finding['verdict']:6}{finding['text']}" for finding in told if "cannot be shown" in finding["text"]] == lines
     assert len(lines) == 1 and f"{counted} objects" in lines[0], lines
     assert command_line(mount.pid)
 

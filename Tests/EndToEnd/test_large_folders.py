@@ -3,6 +3,7 @@
 """Folders of many files: what they cost, and that nothing of them is wrong."""
 
 import glob
+import json
 import os
 import stat
 
@@ -83,6 +84,11 @@ def test_a_remote_is_listed_without_mounting_it(server, client, make_instance, s
     lines = [line.split(" ", 2) for line in instance.run("list", "s3://bucket", "-o", f"endpoint={server.url}").stdout.splitlines()]
     assert [(size, key) for size, _, key in lines] == [("2", "a"), ("2", "é"), ("-", "d/")]
     assert all(time.startswith("20") and time.endswith("Z") for size, time, _ in lines if size != "-")
+    document = json.loads(instance.run("list", "s3://bucket", "--json", "-o", f"endpoint={server.url}").stdout)
+    assert [(entry["key"], entry["size"]) for entry in document["entries"]] == [("a", 2), ("é", 2), ("d/", None)]
+    assert document["entries"][0]["etag"].startswith('"') and document["entries"][0]["modified"].endswith("Z")
+    empty = instance.run("list", "s3://bucket/none/", "--json", "-o", f"endpoint={server.url}").stdout
+    assert json.loads(empty) == {"entries": []}
     below = instance.run("list", "s3://bucket/d", "--recursive", "-o", f"endpoint={server.url}").stdout
     assert [line.split(" ", 2)[2] for line in below.splitlines()] == ["e/y z", "x"]
     missing = instance.run("list", "s3://nosuchbucket", "-o", f"endpoint={server.url}", check=False)
@@ -91,6 +97,8 @@ def test_a_remote_is_listed_without_mounting_it(server, client, make_instance, s
     stack.callback(bucket.stop)
     listed = instance.run("list", "s3://bucket/d00000", "-o", f"endpoint={bucket.url}").stdout.splitlines()
     assert len(listed) == 2500 and listed[-1].endswith(" object-00002499")
+    pages = json.loads(instance.run("list", "s3://bucket/d00000", "--json", "-o", f"endpoint={bucket.url}").stdout)
+    assert [entry["key"] for entry in pages["entries"]] == [line.split(" ", 2)[2] for line in listed]
 
 
 @pytest.mark.parametrize("takes_time", [True, False])

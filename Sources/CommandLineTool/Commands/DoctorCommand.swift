@@ -26,8 +26,9 @@ enum DoctorCommand {
         name: "doctor",
         operands: "",
         operandCount: 0...0,
-        flags: [],
-        summary: "check everything a mount needs"
+        flags: [FlagDefinition("json", nil, "print one JSON document")],
+        summary: "check everything a mount needs",
+        details: "Exits with 1 when something is missing that has to be there."
     ) { arguments throws(CommandFailure) in
         var findings = [fuseDevice(), fusermount(), passthrough()]
         findings += allowOther()
@@ -37,17 +38,21 @@ enum DoctorCommand {
             findings.append(Finding(verdict: .good, text: "configuration: \(instance.directories.configuration)"))
         } catch {
             findings.append(Finding(verdict: .bad, text: error.message))
-            return show(findings)
+            return try show(findings, asJSON: arguments.has("json"))
         }
         findings += folders(instance.directories) + [flusher(instance)]
         findings += [instance.lingerWarning()].compactMap { $0 }.map { Finding(verdict: .notice, text: $0) }
         findings += instance.volumes().flatMap { VolumeExamination.findings($0, instance) }
-        return show(findings)
+        return try show(findings, asJSON: arguments.has("json"))
     }
 
-    private static func show(_ findings: [Finding]) -> Int32 {
-        for finding in findings {
-            Console.line(padding(finding.verdict.rawValue, 6) + Console.oneLine(finding.text))
+    private static func show(_ findings: [Finding], asJSON: Bool) throws(CommandFailure) -> Int32 {
+        if asJSON {
+            Console.bytes(try document(DoctorReport(findings)))
+        } else {
+            for finding in findings {
+                Console.line(padding(finding.verdict.rawValue, 6) + Console.oneLine(finding.text))
+            }
         }
         return findings.contains { $0.verdict == .bad } ? 1 : 0
     }
@@ -117,5 +122,20 @@ enum DoctorCommand {
         } catch {
             return Finding(verdict: .bad, text: "\(error.message); see \(instance.directories.flusherLog)")
         }
+    }
+}
+
+/// The document of `doctor --json`.
+struct DoctorReport: Codable {
+    struct Item: Codable {
+        /// `ok`, `note` or `fail`.
+        var verdict: String
+        var text: String
+    }
+
+    var findings: [Item]
+
+    init(_ findings: [Finding]) {
+        self.findings = findings.map { Item(verdict: $0.verdict.rawValue.lowercased(), text: $0.text) }
     }
 }
