@@ -93,4 +93,14 @@ final class FlusherPost {
             Log.debug("flusher", "its socket was deleted: \(error)")
         }
     }
+
+    /// Whether the state folder is not there any more: nothing that is known of uploads could be found again.
+    var isDeserted: Bool {
+        do throws(SystemError) {
+            return try FileStatus.of(directories.state) == nil
+        } catch {
+            // A disk that does not answer is another matter.
+            return false
+        }
+    }
 }

@@ -105,6 +105,9 @@ package enum FlusherProcess {
         }
     }
 
+    /// For how long the state folder must be gone, in seconds: it may be on its way to another place.
+    private static let desertion = 2.0
+
     private static func waitForEnd(
         _ options: FlusherOptions,
         _ engine: Engine,
@@ -113,10 +116,15 @@ package enum FlusherProcess {
         _ stopping: Monitor<Bool>
     ) {
         var lastClient = monotonicSeconds()
+        var lastState = lastClient
         while stopping.wait(timeout: 0.5, until: { $0 ? true : nil }) == nil {
             post.restore(server)
             let now = monotonicSeconds()
             if server.clientCount > 0 { lastClient = now }
+            if !post.isDeserted || engine.hasJournals { lastState = now }
+            if now - lastState >= desertion {
+                return Log.error("flusher", "\(options.directories.state) was deleted: there is nothing left to send")
+            }
             guard let limit = options.exitWhenIdle else { continue }
             let idle = min(now - lastClient, engine.idleTime())
             // Whoever connects from now on is refused and starts the next flusher, which finds what came meanwhile.

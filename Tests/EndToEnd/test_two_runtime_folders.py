@@ -81,6 +81,21 @@ def test_it_is_found_again_when_its_runtime_folder_was_deleted(instance, mount, 
     assert flushers(instance) == [waiting]
 
 
+def test_it_ends_when_the_state_folder_is_deleted(instance, mount, waiting, other):
+    assert mount.unmount().returncode == 0
+    state = instance.directory("state")
+    os.rename(state, state + "-aside")
+    time.sleep(0.7)
+    os.rename(state + "-aside", state)
+    time.sleep(3)
+    assert flushers(instance) == [waiting], "it was away for a moment only"
+    shutil.rmtree(state)
+    wait_until(lambda: flushers(instance) == [], 20, "its end")
+    assert not os.path.exists(state)
+    with open(os.path.join(instance.directory("run"), "flusher.log")) as file:
+        assert f"{state} was deleted" in file.read()
+
+
 def test_one_that_cannot_be_reached_is_named(instance, mount, waiting, other):
     """As when the disk was too full for the note."""
     os.unlink(os.path.join(instance.directory("state"), "state.socket"))

@@ -13,6 +13,18 @@ internal import Platform
 internal import Policy
 
 extension Engine {
+    /// Whether the journal of any volume is where it was; with `state_dir` that may be anywhere.
+    var hasJournals: Bool {
+        let folders = state.inspect { $0.volumes.values.map(\.session.places.state) }
+        return folders.contains { folder in
+            do throws(SystemError) {
+                return try FileStatus.of(folder) != nil
+            } catch {
+                return true
+            }
+        }
+    }
+
     /// Opens volumes that are new, and takes in descriptions that changed.
     func scanVolumes() {
         scanning.withLock { _ in scanVolumesAlone() }
