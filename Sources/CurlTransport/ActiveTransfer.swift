@@ -87,6 +87,13 @@ final class ActiveTransfer {
         return time > 0
     }
 
+    /// What the proxy said to a CONNECT; 0: it was not asked.
+    private var proxyStatus: Int {
+        var status = 0
+        _ = moorage_curl_get_long(handle, CURLINFO_HTTP_CONNECTCODE, &status)
+        return status
+    }
+
     // MARK: Callbacks
 
     /// Takes a header line; false stops the transfer.
@@ -163,6 +170,10 @@ final class ActiveTransfer {
             return
         }
         guard code == CURLE_OK else {
+            if proxyStatus == 407 {
+                finish(failure: TransferError(.proxyRefused, "CONNECT: 407", bytesSent: sent))
+                return
+            }
             finish(failure: TransferError(code, detail: String(cString: errorText), bytesSent: sent))
             return
         }

@@ -8,6 +8,8 @@ package struct TransferError: Error, Hashable, Sendable, CustomStringConvertible
         case unreachable
         /// The certificate or the TLS set-up is not acceptable.
         case insecure
+        /// The proxy wants a login before it connects (RFC 9110, section 15.5.8): nothing was sent.
+        case proxyRefused
         /// No byte moved, or no answer came, for too long.
         case timeout
         /// The connection broke after the request had begun; it may have been carried out.

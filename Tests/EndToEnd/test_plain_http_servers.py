@@ -344,6 +344,18 @@ def test_a_proxy_for_https(make_web, web_instance, folder, stack):
 
 
 @pytest.mark.limit(60)
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_proxy_that_wants_another_login_is_named_for_buckets_too(make_instance, stack, scheme):
+    proxy = WebProxy("me", "s3cret")
+    stack.callback(proxy.stop)
+    instance = make_instance(f"{scheme}://bucket.test")
+    instance.environment[f"{scheme}_proxy"] = f"http://me:wrong@{proxy.address}"
+    failed = instance.run("list", "s3://bucket", "-o", f"endpoint={scheme}://bucket.test", check=False)
+    assert failed.returncode == 1 and "the proxy wants a login" in failed.stderr, failed.stderr
+    assert "wrong" not in failed.stderr
+
+
+@pytest.mark.limit(60)
 def test_a_proxy_for_plain_http(make_web, web_instance, stack):
     web = make_web("apache-dav")
     write_file(os.path.join(web.root, "file"), b"by a proxy")

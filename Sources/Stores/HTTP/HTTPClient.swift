@@ -155,12 +155,6 @@ enum HTTPErrors {
         case 401:
             let advice = "put it into ~/.netrc, or username and password into [volume NAME] of the configuration file"
             return StoreError(.authentication, "the server wants another login (401); \(advice)", status: status)
-        case 407:
-            return StoreError(
-                .authentication,
-                "the proxy wants a login (407); put it into the proxy's URL in the environment",
-                status: status
-            )
         default: return general
         }
     }

@@ -12,6 +12,7 @@ internal import S3Wire
 enum S3ErrorMapping {
     /// The error of an answer with an error status.
     static func error(status: Int, fields: HTTPFields, body: [UInt8], isHead: Bool = false) -> StoreError {
+        if status == 407 { return unwelcome("407") }
         let document = isHead ? nil : (try? XMLReader.parse(body)).flatMap { S3Error($0) }
         let code = document?.code ?? headCode(status, fields)
         let said = oneLine(document?.message ?? "")
@@ -23,6 +24,12 @@ enum S3ErrorMapping {
             code: code.isEmpty ? nil : code,
             retryAfter: fields.retryAfter(now: .now())
         )
+    }
+
+    /// The proxy lets nobody through without a login.
+    private static func unwelcome(_ said: String) -> StoreError {
+        let advice = "put it into the proxy's URL in the environment"
+        return StoreError(.authentication, "the proxy wants a login (\(said)); \(advice)", status: 407)
     }
 
     /// What a server said, fit for a log: no control characters, not endless.
@@ -86,6 +93,7 @@ enum S3ErrorMapping {
         switch error.kind {
         case .unreachable: StoreError(.unreachable, error.message, code: StoreError.notSent)
         case .timeout: StoreError(.unreachable, error.message)
+        case .proxyRefused: unwelcome(error.message)
         case .connectionLost: StoreError(.temporary, "the connection broke: \(error.message)")
         case .insecure where CaptivePortal.error(insecure: error.message) != nil:
             CaptivePortal.error(insecure: error.message) ?? StoreError(.rejected, error.message)
