@@ -121,7 +121,13 @@ extension OptionName {
                 "How long the remote may still carry out a request whose answer was lost; looked after until then."
             )
         case .parallelFiles:
-            row(.number(1...64), .flusher, "4", "COUNT", "How many files are sent at once.")
+            row(
+                .number(1...64),
+                .flusher,
+                "4",
+                "COUNT",
+                "How many large files, from 8M, are sent at once. Of small ones: up to eight."
+            )
         default:
             row(.number(1...16), .flusher, "4", "COUNT", "How many parts of one file are sent at once.")
         }

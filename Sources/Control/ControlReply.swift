@@ -16,8 +16,15 @@ package enum ControlReply: Codable, Sendable {
     case uploads(uploads: [UploadReport], next: String? = nil)
     /// The uploads a verb applied to, lines about those it could not, and the places that are paused by it, or no more.
     ///
-    /// Of very many uploads the first ones; `count` is how many there are, nil from one that tells of all.
-    case changed(uploads: [UploadReport], refused: [String], pauses: [PauseReport]?, count: Int? = nil)
+    /// Of very many uploads the first ones; `count` is how many there are, nil from one that tells of all. `overridden`:
+    /// what would hold those that go now.
+    case changed(
+        uploads: [UploadReport],
+        refused: [String],
+        pauses: [PauseReport]?,
+        count: Int? = nil,
+        overridden: [OverriddenReport]? = nil
+    )
     case conflicts(conflicts: [ConflictReport])
     /// The conflicts that are settled now, as they were, and lines about those that are not.
     case resolved(conflicts: [ConflictReport], refused: [String])
@@ -38,6 +45,8 @@ package struct FlushProgress: Codable, Sendable, Hashable {
     package var bytesDone: Int64
     /// Whether the remote cannot be reached now.
     package var isOffline: Bool
+    /// What would hold it if nobody waited for it; nil from an earlier version.
+    package var overridden: [OverriddenReport]?
 
     package init(filesTotal: Int, filesDone: Int, bytesTotal: Int64, bytesDone: Int64, isOffline: Bool) {
         self.filesTotal = filesTotal
@@ -53,6 +62,7 @@ package struct FlushProgress: Codable, Sendable, Hashable {
         case bytesTotal = "bytes_total"
         case bytesDone = "bytes_done"
         case isOffline = "offline"
+        case overridden
     }
 }
 

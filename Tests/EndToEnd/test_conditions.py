@@ -173,22 +173,45 @@ def test_saving_power_holds_uploads(client, instance, bus, place):
     expect_done(instance)
 
 
-def test_every_reason_is_told_and_all_must_pass(client, instance, bus):
+def test_every_reason_is_told_and_all_must_pass(client, proxy, instance, bus):
     manager = bus.network_manager(metered=1)
     upower = bus.upower(on_battery=True, percentage=19)
     profiles = bus.power_profiles("power-saver")
-    manager.update(Connectivity="uint32 2")
     mount = instance.mount("s3://bucket")
     write_small(mount)
+    expect_held(instance, "battery", "expensive", "power-saver")
+    login = proxy.rule("respond", times="all", status=511, body="<html>Welcome to the hotel</html>")
+    manager.update(Connectivity="uint32 2")
     expect_held(instance, "battery", "captive-portal", "expensive", "power-saver")
     profiles.update(ActiveProfile="'performance'")
     manager.update(Connectivity="uint32 4")
+    login.remove()
     expect_held(instance, "battery", "expensive", timeout=PATIENCE)
     bus.set_charge(upower, 60)
     expect_held(instance, "expensive")
     assert keys(client) == []
     manager.update(Metered="uint32 2")
     expect_done(instance)
+
+
+def test_what_only_networkmanager_takes_for_a_login_holds_nothing_for_long(client, proxy, instance, bus):
+    """Its own page is held back by somebody, and the remote answers: one small request finds that out."""
+    manager = bus.network_manager()
+    mount = instance.mount("s3://bucket")
+    instance.flush()
+    manager.update(Connectivity="uint32 2")
+    wait_until(lambda: instance.condition("connectivity")["value"] == "portal", PATIENCE, "it to be known")
+
+    def asked():
+        return sum(request["query"].endswith("max-keys=1") for request in proxy.requests("GET list"))
+
+    before = asked()
+    write_small(mount)
+    expect_done(instance)
+    write_small(mount, "b")
+    expect_done(instance)
+    assert keys(client) == ["a", "b"] and instance.holds() == []
+    assert asked() - before == 1, "asked once, not all the time"
 
 
 def test_services_and_buses_may_die_and_return(client, instance, bus):

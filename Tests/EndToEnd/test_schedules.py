@@ -4,6 +4,7 @@
 
 import errno
 import os
+import subprocess
 import time
 from datetime import datetime, timezone
 
@@ -11,6 +12,7 @@ import pytest
 
 from harness.machine import Bus
 from harness.processes import wait_until
+from harness.settings import BINARY
 from harness.trees import all_keys, write_file, write_random_file
 
 MIB = 1 << 20
@@ -398,6 +400,49 @@ def test_a_file_that_is_given_up_sooner_holds_up_no_other(client, proxy, instanc
         assert "offline" not in file.read()
     rule.remove()
     expect_remote(client, "hasty")
+
+
+def test_whatever_a_wish_goes_before_is_told(client, proxy, instance, seed):
+    """Rules of paths and files, moments, and gates that close while somebody waits."""
+    instance.configure(quiet_period="0s")
+    with open(instance.environment["MOORAGE_CONFIG"], "a") as file:
+        file.write(f"[path *:*.night]\nwindow = {CLOSED}\n[path *:*.slow]\ndiscretionary = yes\n")
+    instance.run("policy", "set", "metered=yes", "allow_expensive=yes")
+    mount = instance.mount("s3://bucket")
+    for name in ["a.night", "b", "c.slow", "d.night"]:
+        with open(mount / name, "w") as file:
+            file.write("content")
+            if name == "b":
+                os.setxattr(mount / name, "user.moorage.not-before", b"+1h")
+    expect_held(instance, "a.night", "window")
+    expect_held(instance, "b", "not-before")
+    expect_held(instance, "c.slow", "expensive")
+
+    def told(*words):
+        return instance.run(*words).stderr.splitlines()
+
+    line = "moorage: s3://bucket: sent now as you ask for it, although: "
+    assert told("uploads", "now", mount / "a.night") == [line + "window"]
+    assert told("uploads", "retry", mount / "b") == [line + "not-before"]
+    assert told("flush") == [line + "expensive, window"]
+    expect_remote(client, "a.night", "b", "c.slow", "d.night")
+    proxy.offline()
+    write_small(mount, "e")
+    flush = subprocess.Popen(
+        [BINARY, "flush", "--timeout", "60"], env=instance.environment, stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(2)
+    instance.run("policy", "unset", "allow_expensive")
+    time.sleep(2)
+    proxy.online()
+    assert flush.communicate(timeout=90)[1].splitlines() == [line + "expensive"] and flush.returncode == 0
+    # Of programs that wait there is nobody to tell but the log.
+    mount.unmount()
+    mount = instance.mount("s3://bucket", None, "close=remote")
+    write_small(mount, "f.night")
+    expect_remote(client, "a.night", "b", "c.slow", "d.night", "e", "f.night")
+    with open(os.path.join(instance.directory("run"), "flusher.log")) as file:
+        assert "sent now as somebody waits for it, although: expensive, window" in file.read()
 
 
 def test_what_waits_for_too_long_is_told_and_not_dropped(client, instance):

@@ -148,6 +148,23 @@ def test_programs_are_run_when_nothing_is_pending_and_when_a_person_is_needed(in
     instance.flush()
 
 
+def test_what_waits_for_too_long_is_told_as_what_needs_a_person(instance, hooks, client):
+    instance.configure(quiet_period="0s", lifetime="2s", on_attention=hooks.path)
+    instance.run("policy", "set", "low-data=on")
+    mount = instance.mount("s3://bucket")
+    write_file(mount / "a", b"content")
+    wait_until(lambda: hooks.calls, 30, "the program's call")
+    [call] = hooks.calls
+    assert call["MOORAGE_PATH"] == "a" and "constrained" in call["MOORAGE_REASON"]
+    # Once each.
+    write_file(mount / "b", b"content")
+    wait_until(lambda: len(hooks.calls) >= 2, 30, "the next one's")
+    time.sleep(6)
+    assert [call["MOORAGE_PATH"] for call in hooks.calls] == ["a", "b"]
+    instance.run("policy", "unset")
+    wait_until(lambda: keys(client) == ["a", "b"], 30, "uploads all the same")
+
+
 def test_a_program_may_hold_or_refuse_what_has_waited(instance, client, hooks):
     instance.configure(before_start=hooks.path)
     mount = instance.mount("s3://bucket")

@@ -64,7 +64,7 @@ import Testing
         let rows = try fixture.pending()
         for (verb, isPaused) in [(UploadVerb.pause, true), (.resume, false), (.cancel, false)] {
             let reply = try client.call(.change(verb: verb, selection: UploadSelection()))
-            guard case .changed(let uploads, let refused, _, let count) = reply else {
+            guard case .changed(let uploads, let refused, _, let count, _) = reply else {
                 throw ControlError.malformed("\(reply)")
             }
             #expect(count == Self.count && refused.isEmpty)

@@ -31,6 +31,32 @@ import Testing
         #expect(Policy.lookAgain(reasons) == at(1))
     }
 
+    @Test func whatIsUnderWayIsStoppedByRulesAndMomentsAlone() {
+        var volume = VolumeFacts(at: now)
+        func decide(_ work: WorkFacts, _ isRunning: Bool) -> Decision {
+            Policy.decide(work, isRunning: isRunning, volume: volume, settings: settings, now: now)
+        }
+        var work = WorkFacts(changed: at(-1), nextAttempt: at(5))
+        #expect(decide(work, true) == .go)
+        guard case .hold(let reasons) = decide(work, false) else {
+            Issue.record("it starts")
+            return
+        }
+        #expect(reasons.map(\.reason) == [.quiet, .backoff])
+        work.notBefore = at(60)
+        #expect(decide(work, true) == .stop([Waiting(.notBefore, since: at(-1), until: at(60))]))
+        volume.held = [HeldRules(risen: [Waiting(.expensive, since: at(-3)), Waiting(.window, since: at(-2))])]
+        guard case .stop(let stops) = decide(work, true) else {
+            Issue.record("it goes on")
+            return
+        }
+        #expect(stops.map(\.reason) == [.expensive, .window, .notBefore])
+        work.isForced = true
+        #expect(decide(work, true) == .go && decide(work, false) == .go)
+        volume.held = [HeldRules(risen: [Waiting(.sleep, since: at(-1))])]
+        #expect(decide(work, true) == .stop([Waiting(.sleep, since: at(-1))]))
+    }
+
     @Test func aClockSetBackHoldsNothingUp() {
         #expect(names(WorkFacts(changed: at(3600))).isEmpty)
         #expect(names(WorkFacts(changed: at(-5), nextAttempt: at(3600))).isEmpty)

@@ -39,7 +39,7 @@ enum FlushCommand {
         let end = timeout.map { monotonicSeconds() + $0 }
         let display = FlushDisplay()
         var left: [UploadReport] = []
-        let notice = OverrideNotice(instance)
+        let notice = OverrideNotice()
         for selection in selections { left += try settle(instance, selection, end, display, notice) }
         display.finish(isDone: left.isEmpty)
         return try report(left, timedOut: end.map { monotonicSeconds() >= $0 - 0.05 } ?? false)
@@ -59,7 +59,7 @@ enum FlushCommand {
             do throws(ControlError) {
                 return try flushOnce(instance, selection, timeout: remaining) {
                     failures = 0
-                    if $0.filesTotal > 0 { notice.print(for: selection) }
+                    notice.print($0.overridden ?? [])
                     display.show($0)
                 }
             } catch {

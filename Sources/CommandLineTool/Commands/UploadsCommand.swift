@@ -98,19 +98,19 @@ enum UploadsCommand {
         let instance = try Instance.current()
         let selections = try selections(words, instance)
         let client = try instance.connect()
-        let notice = OverrideNotice(instance)
+        let notice = OverrideNotice()
         var uploads: [UploadReport] = []
         var count = 0
         var refused: [String] = []
         var pauses: [PauseReport] = []
         for selection in selections {
             let reply = try client.ask(.change(verb: verb, selection: selection))
-            guard case .changed(let changed, let problems, let rules, let number) = reply else {
+            guard case .changed(let changed, let problems, let rules, let number, let overridden) = reply else {
                 throw .unexpectedReply
             }
             pauses += rules ?? []
             count += number ?? changed.count
-            if verb == .now || verb == .retry, !changed.isEmpty { notice.print(for: selection) }
+            notice.print(overridden ?? [])
             add(changed, to: &uploads)
             refused += problems
         }

@@ -31,8 +31,9 @@ extension Engine {
         let end = timeout.map { monotonicSeconds() + $0 }
         let closed = openAll(selection, until: min(end ?? .infinity, monotonicSeconds() + 10))
         var shares: [Share] = []
+        var overridden = Overridden()
         do throws(JournalError) {
-            shares = try begin(selection)
+            shares = try begin(selection, &overridden)
         } catch {
             return .failed(reason: error.description)
         }
@@ -42,7 +43,10 @@ extension Engine {
         while !isStopping {
             let started = monotonicSeconds()
             if started >= nextReport {
-                guard report(progress(of: shares, files: files, bytes: bytes)) else { break }
+                for share in shares { watchOverridden(share.remaining, share.session, &overridden) }
+                var progress = progress(of: shares, files: files, bytes: bytes)
+                progress.overridden = overridden.reports
+                guard report(progress) else { break }
                 nextReport = started + 0.5
             }
             shares.removeAll { $0.remaining.isEmpty }
@@ -75,13 +79,17 @@ extension Engine {
         }
     }
 
-    private func begin(_ selection: UploadSelection) throws(JournalError) -> [Share] {
+    private func begin(
+        _ selection: UploadSelection,
+        _ overridden: inout Overridden
+    ) throws(JournalError) -> [Share] {
         var shares: [Share] = []
         for session in sessions(selection) {
             refresh(session.id)
             let sequence = try session.journal.currentSequence()
             let nodes = try unsettled(session, sequence) { selection.meansWhatBecame($0, in: session.id) }
             guard !nodes.isEmpty else { continue }
+            noteOverridden(nodes, session, &overridden)
             force(nodes, session)
             let meant = Set(nodes.map(\.id))
             shares.append(Share(session: session, sequence: sequence, remaining: nodes, meant: meant))

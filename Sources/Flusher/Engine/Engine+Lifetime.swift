@@ -10,24 +10,38 @@ internal import Policy
 
 /// What could not be sent for longer than its `lifetime`: it is told loudly, goes on being tried, and is never dropped.
 extension Engine {
-    /// Counts what waits for too long, and says so when it becomes more.
+    /// Of so many that wait for too long since one look at the queue it is told; all are counted.
+    private static let toldAtOnce = 100
+
+    /// Looks for what waits for too long; of each, whoever is to be told of what needs a person is told once.
     func watchLifetimes() {
         let now = Timestamp.now()
         let news = state.inspect { state in
-            state.volumes.keys.sorted().compactMap { id -> (String, Int)? in
+            state.volumes.keys.sorted().compactMap { id -> (VolumeSession, [RowID])? in
                 guard let volume = state.volumes[id] else { return nil }
                 let lifetimes = volume.rules.conditions.map(\.lifetime)
-                let count = state.scheduler.overdue(of: id, now: now) { work in
-                    lifetimes[lifetimes.indices.contains(work.rules) ? work.rules : 0]
-                }
-                guard count != volume.expired else { return nil }
-                state.volumes[id]?.expired = count
-                return count > volume.expired ? (volume.session.description.remote, count) : nil
+                let rows = Set(
+                    state.scheduler.overdue(of: id, now: now) { work in
+                        lifetimes[lifetimes.indices.contains(work.rules) ? work.rules : 0]
+                    }
+                )
+                guard rows != volume.expired else { return nil }
+                // One that is tried, and waits again, is no news.
+                state.volumes[id]?.expired = rows.union(volume.expired.filter { state.jobs[$0] != nil })
+                return (volume.session, rows.subtracting(volume.expired).sorted())
             }
         }
-        for (remote, count) in news {
-            let what = "uploads wait for longer than their lifetime; see moorage uploads"
-            Log.warning("flusher", "\(remote): \(count) \(what)")
+        for (session, rows) in news where !rows.isEmpty { tell(expired: rows, session) }
+    }
+
+    private func tell(expired rows: [RowID], _ session: VolumeSession) {
+        let what = "waits for longer than its lifetime; see moorage uploads"
+        Log.warning("flusher", "\(session.description.remote): \(rows.count) more of what \(what)")
+        board.count(session.id) { $0.attention += rows.count }
+        for row in rows.prefix(Self.toldAtOnce) {
+            guard let node = (try? session.journal.node(NodeID(row.node))) ?? nil else { continue }
+            let reason = report(node, session).error ?? what
+            tell(.attention, row, path: node.path) { $0.error = reason }
         }
     }
 

@@ -72,6 +72,7 @@ extension Engine {
         state.inspect { $0.policyAt = now + 1 }
         countSentBytes()
         watchRates(now)
+        askBehindPortals()
         let isDue = state.inspect { state in
             state.policy.overrides.nextEnd.map { $0 <= .now() } ?? false || state.isPolicyTimed
         }
@@ -79,14 +80,18 @@ extension Engine {
         if isDue { applyPolicy() } else { stopHeldWork() }
     }
 
-    /// Finds out every ten seconds how hard the machine works, where anything stands back for that.
+    /// Finds out how hard the machine works: every ten seconds where anything stands back for that, else once a minute.
     func watchStress() {
         guard let reader = options.stress, let now = due({ $0.stressAt }) else { return }
-        let mayStandBack = state.inspect { state in
+        let isWanted = state.inspect { state in
             state.stressAt = now + 10
-            return state.scheduler.hasDiscretionaryRows || state.volumes.values.contains { $0.rules.mayDefer }
+            let mayStandBack =
+                state.scheduler.hasDiscretionaryRows || state.volumes.values.contains { $0.rules.mayDefer }
+            guard mayStandBack || now >= state.stressReadAt + 60 else { return false }
+            state.stressReadAt = now
+            return true
         }
-        guard mayStandBack else { return }
+        guard isWanted else { return }
         var stress = state.inspect { $0.policy.stress }
         reader.read(&stress)
         let isNews = state.inspect { state in
@@ -264,7 +269,7 @@ extension Engine.State {
 
     /// Whether what holds work may change with the time alone.
     var isPolicyTimed: Bool {
-        volumes.values.contains { $0.rules.isTimed || policy.isBudgeted($0) }
+        volumes.values.contains { $0.rules.isTimed || policy.isBudgeted($0) || $0.portalHold != nil }
     }
 
     /// Why the machine's conditions hold the work of a volume, by the number of its rules.
@@ -282,7 +287,9 @@ extension Engine.State {
                 var rules = rules
                 rules.isDiscretionary = isDiscretionary
                 let isLocal = volume.session.description.isOnThisMachine
-                let holds = Policy.holds(facts, rules: rules, isLocal: isLocal, at: moment)
+                let holds = Policy.holds(facts, rules: rules, isLocal: isLocal, at: moment).filter {
+                    $0.reason != .captivePortal || !volume.hasAnswered(since: $0.since)
+                }
                 return Policy.continued(holds + [policy.sleep?.hold].compactMap { $0 }, from: before)
             }
             return HeldRules(
@@ -364,9 +371,9 @@ extension Engine.State {
 
     /// Whether a running row is held now and nobody waits for it.
     func isHeld(_ row: RowID, now: Timestamp) -> Bool {
-        guard let facts = volumes[row.volume]?.facts, let work = scheduler.row(row)?.facts else { return false }
-        if !work.isForced, let notBefore = work.notBefore, notBefore > now { return true }
-        return !Policy.holds(of: work, volume: facts, now: now, isBegun: jobs[row] != nil).isEmpty
+        guard let volume = volumes[row.volume], let work = scheduler.row(row)?.facts else { return false }
+        guard jobs[row] != nil else { return !Policy.holds(of: work, volume: volume.facts, now: now).isEmpty }
+        return Policy.decide(work, isRunning: true, volume: volume.facts, settings: volume.settings, now: now) != .go
     }
 }
 

@@ -40,6 +40,19 @@ extension Engine {
         }
     }
 
+    /// Asks remotes with something to send that NetworkManager says a login is wanted for: its guess alone, by a page of
+    /// its own, holds nothing that answers.
+    func askBehindPortals() {
+        state.update { state in
+            let now = monotonicSeconds()
+            for (id, volume) in state.volumes where !state.scheduler.isEmpty(of: id) {
+                guard let hold = volume.portalHold, !volume.hasAnswered(since: hold.since) else { continue }
+                guard volume.facts.isOpen, volume.probeAt == nil, !volume.isProbing else { continue }
+                state.volumes[id]?.probeSoon(now)
+            }
+        }
+    }
+
     private func probe(_ id: String) {
         let claimed: (session: VolumeSession, credentials: HandedCredentials?)? = state.inspect { state in
             guard var volume = state.volumes[id] else { return nil }
@@ -113,4 +126,12 @@ extension Engine {
             }
         }
     }
+}
+
+extension Volume {
+    /// What holds its uploads because the network is said to want a login.
+    var portalHold: Waiting? { facts.holds.first { $0.reason == .captivePortal } }
+
+    /// Whether the remote was reached after a time.
+    func hasAnswered(since time: Timestamp) -> Bool { answeredAt.map { $0 > time } ?? false }
 }

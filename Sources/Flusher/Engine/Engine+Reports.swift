@@ -44,7 +44,7 @@ extension Engine {
             let counts = try counts(of: session)
             report.pending = VolumeReport.Pending(files: counts.total, bytes: counts.bytes)
             report.conflicts = counts.conflicts
-            report.attention = counts.attention + volume.expired
+            report.attention = counts.attention + volume.expired.count
             report.activity = activity(of: session, counts)
         } catch {
             report.error = error.description

@@ -18,6 +18,8 @@ struct VerbOutcome {
     var problems: [String] = []
     /// The places whose rule was made or lifted.
     var rules: [PauseReport] = []
+    /// What would hold the uploads that go because of it.
+    var overridden = Overridden()
 }
 
 extension Engine {
@@ -48,7 +50,8 @@ extension Engine {
             uploads: outcome.uploads,
             refused: missing.sorted().map { "\($0): no such upload" } + outcome.problems,
             pauses: verb == .pause || verb == .resume ? outcome.rules : nil,
-            count: outcome.count
+            count: outcome.count,
+            overridden: outcome.overridden.reports
         )
     }
 
@@ -60,8 +63,10 @@ extension Engine {
     ) throws(JournalError) {
         for start in stride(from: 0, to: ids.count, by: Self.verbPortion) {
             let nodes = try session.journal.nodes(ids[start..<min(start + Self.verbPortion, ids.count)])
-            let changed = try apply(verb, nodes, session, &outcome.problems)
             let isWish = verb == .now || verb == .retry
+            // The moment to wait for is forgotten with it.
+            if isWish { noteOverridden(nodes, session, &outcome.overridden) }
+            let changed = try apply(verb, nodes, session, &outcome.problems)
             reread(nodes, session, isWish: isWish)
             if isWish { force(nodes, session) }
             note(changed, session, &outcome)

@@ -190,10 +190,12 @@ extension Engine {
         switch error.cause {
         case .cancelled: takeInAgain(row, session, isWished: true)
         case .unreachable where state.inspect { $0.isImpatient(row) } && error.code != StoreError.captivePortal:
+            noteTimeout(error, row)
             // That it took too long for this one says nothing for all: the remote is asked.
             observe(row.volume) { volume, _ in volume.probeAt = volume.probeAt ?? monotonicSeconds() }
             record(row, session, error: error.message, attention: false)
         case .unreachable:
+            noteTimeout(error, row)
             lose(session, error, source: "requests")
             takeInAgain(row, session, isWished: true)
         case .authentication:
@@ -215,6 +217,12 @@ extension Engine {
         case .unsupported, .tooLarge, .invalidKey:
             record(row, session, error: error.message, attention: true)
         }
+    }
+
+    /// A request that reached the remote and was not answered in time says that less should be asked of it at once.
+    private func noteTimeout(_ error: StoreError, _ row: RowID) {
+        guard error.code == nil else { return }
+        state.inspect { $0.scheduler.noteTrouble(with: row.volume, at: monotonicSeconds()) }
     }
 
     private func countFailure(_ id: String) -> Int {
@@ -298,6 +306,7 @@ extension Volume {
     mutating func succeeded(_ now: Timestamp) {
         facts.connection.observe(.online, source: "requests", at: now)
         facts.authentication.observe(.accepted, source: "requests", at: now)
+        answeredAt = now
         answered()
         trouble = nil
     }

@@ -30,6 +30,8 @@ final class Engine: Sendable {
         var auditAt: Double = 0
         var policyAt: Double = 0
         var stressAt: Double = 0
+        /// When it was found out last.
+        var stressReadAt: Double = -.infinity
         var isStopping = false
         /// Nothing new is begun: a newer program is to go on.
         var isHandingOver = false

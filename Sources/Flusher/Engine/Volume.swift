@@ -59,7 +59,9 @@ struct Volume: Sendable {
     var limits: [Int: RateLimit] = [:]
     var work = WorkDone()
     /// Rows that wait for longer than their lifetime.
-    var expired = 0
+    var expired: Set<RowID> = []
+    /// When a request was last answered as it should be.
+    var answeredAt: Timestamp?
     /// There may be staging files of no row.
     var mayHaveOrphans = true
 

@@ -336,12 +336,11 @@ package struct Scheduler: Sendable {
         else {
             return
         }
-        let reasons = Policy.reasons(row.facts, volume: facts, settings: settings, now: now)
-        if reasons.isEmpty {
-            makeReady(id, row, facts, now: now)
-        } else if let time = Policy.lookAgain(reasons, row.facts, volume: facts, now: now)
-            ?? entries[id]?.recheck
-        {
+        switch Policy.decide(row.facts, isRunning: false, volume: facts, settings: settings, now: now) {
+        case .go: makeReady(id, row, facts, now: now)
+        case .hold(let reasons), .stop(let reasons):
+            let turn = Policy.lookAgain(reasons, row.facts, volume: facts, now: now)
+            guard let time = turn ?? entries[id]?.recheck else { return }
             setAlarm(id, at: min(time, entries[id]?.recheck ?? time), stamp: nextStamp())
         }
     }
@@ -435,13 +434,15 @@ extension Scheduler {
     /// What the rows known of a volume have to send, in bytes.
     package func bytes(of volume: String) -> Int64 { pendingBytes[volume, default: 0] }
 
-    /// How many rows of a volume wait for longer than `lifetime` says, in seconds, paused ones left out.
-    package func overdue(of volume: String, now: Timestamp, lifetime: (WorkFacts) -> Double) -> Int {
-        entries.values.count { entry in
-            let work = entry.row.facts
-            guard entry.row.id.volume == volume, !work.isPaused, running[entry.row.id] == nil else { return false }
-            return work.changed.advanced(bySeconds: lifetime(work)) < now
+    /// The rows of a volume that wait for longer than `lifetime` says, in seconds, paused ones left out.
+    package func overdue(of volume: String, now: Timestamp, lifetime: (WorkFacts) -> Double) -> [RowID] {
+        var found: [RowID] = []
+        for entry in entries.values {
+            let (id, work) = (entry.row.id, entry.row.facts)
+            guard id.volume == volume, !work.isPaused, running[id] == nil else { continue }
+            if work.changed.advanced(bySeconds: lifetime(work)) < now { found.append(id) }
         }
+        return found
     }
 
     /// Whether a person gave a row time.

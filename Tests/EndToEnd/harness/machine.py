@@ -4,6 +4,7 @@
 
 import contextlib
 import os
+import socket
 import signal
 import subprocess
 
@@ -79,7 +80,12 @@ class Bus:
             ["dbus-daemon", f"--config-file={configuration}", "--nofork", "--nopidfile"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
         )
-        wait_until(lambda: os.path.exists(self.socket), 10, "the bus")
+        wait_until(self.listens, 10, "the bus")
+
+    def listens(self):
+        """The socket is there a moment before anybody listens at it."""
+        with socket.socket(socket.AF_UNIX) as client:
+            return client.connect_ex(self.socket) == 0
 
     def gdbus(self, verb, *words):
         return run(["gdbus", verb, "--system", *words], env=self.environment).stdout
