@@ -11,6 +11,7 @@ import time
 import pytest
 
 from harness.network import missing
+from harness.following import Lines
 from harness.processes import run, wait_until
 from harness.trees import sha256_of_object, write_file, write_random_file
 
@@ -123,7 +124,10 @@ def test_an_upload_waits_and_goes_on_where_it_was(far_server, far_instance, netw
     digest = write_random_file(mount / "big", size, seed)
     wait_until(lambda: far_server.body_bytes() - before >= 5 * MIB, 60, "an upload under way")
     attempts = Attempts(instance.flusher_pid(), folder, stack)
+    follower = Lines(instance, "events", "--json")
+    stack.callback(follower.stop)
     start = log_size(instance)
+    wait_until(lambda: follower.lines, 20, "the first event")
     CUTS[way].cut(network, far_server)
     upload = expect_offline(instance, 30)
     assert MIB < upload["sent"] < size
@@ -139,6 +143,10 @@ def test_an_upload_waits_and_goes_on_where_it_was(far_server, far_instance, netw
     instance.run("policy", "set", "max_rate=off")
     wait_until(lambda: instance.pending_files() == 0, 60, "the upload to go on by itself")
     assert len(events(instance, start)) == 2, events(instance, start)
+    told = [event for event in follower.documents if event["event"] == "gate"]
+    assert [(event["state"], [wait["reason"] for wait in event["waiting"]]) for event in told] == [
+        ("closed", ["offline"]), ("open", []),
+    ], told
     assert sha256_of_object(far_server.client(), "bucket", "big") == digest
     # What the server read before its connections died was acknowledged; what the kernel held is sent again.
     assert far_server.body_bytes() - before <= size + 3 * MIB

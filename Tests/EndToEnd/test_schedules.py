@@ -161,6 +161,19 @@ def test_a_file_waits_for_its_moment_and_goes_when_it_is_taken_back(client, inst
     assert failure.value.errno == errno.ENODATA
 
 
+def test_a_moment_comes_by_itself(client, instance):
+    instance.configure(quiet_period="0s")
+    mount = instance.mount("s3://bucket")
+    with open(mount / "a", "w") as file:
+        os.setxattr(mount / "a", "user.moorage.not-before", b"+6s")
+        file.write("content")
+    moment = datetime.fromisoformat(os.getxattr(mount / "a", "user.moorage.not-before").decode().replace("Z", "+00:00"))
+    expect_held(instance, "a", "not-before")
+    assert keys(client) == []
+    expect_remote(client, "a")
+    assert client.head_object(Bucket="bucket", Key="a")["LastModified"].timestamp() >= int(moment.timestamp())
+
+
 def test_wishes_that_mean_nothing_are_refused(client, instance):
     instance.run("policy", "set", "low-data=on")
     mount = instance.mount("s3://bucket")

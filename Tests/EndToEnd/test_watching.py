@@ -6,11 +6,10 @@ import json
 import os
 import re
 import signal
-import subprocess
-import threading
 
 import pytest
 
+from harness.following import Lines
 from harness.processes import wait_until
 from harness.terminal import Terminal
 from harness.trees import write_file, write_random_file
@@ -28,28 +27,6 @@ def terminal(instance, stack):
         return made
 
     return make
-
-
-class Lines:
-    """The lines that a command prints, as they come."""
-
-    def __init__(self, instance, *words):
-        command = [instance.binary, *words]
-        self.process = subprocess.Popen(command, env=instance.environment, stdout=subprocess.PIPE, text=True)
-        self.lines = []
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self):
-        for line in self.process.stdout:
-            self.lines.append(line.rstrip("\n"))
-
-    @property
-    def documents(self):
-        return [json.loads(line) for line in list(self.lines)]
-
-    def stop(self):
-        self.process.kill()
-        self.process.wait(10)
 
 
 @pytest.fixture
