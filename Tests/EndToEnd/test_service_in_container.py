@@ -107,6 +107,33 @@ class User:
         return self.container.run("journalctl", "--no-pager", "--output=cat", FLUSHER_LOG).stdout
 
 
+def lives_as_root_wants(container):
+    """The machine's own service, within all that its unit forbids it."""
+
+    def shown(name):
+        return container.run("systemctl", "show", "--value", f"--property={name}", SERVICE).stdout.strip()
+
+    def moorage(*words):
+        return container.run("env", "HOME=/root", MOORAGE, *words).stdout
+
+    moorage("service", "install")
+    assert (shown("ActiveState"), shown("ProtectSystem")) == ("active", "strict")
+    container.run("mkdir", "-p", "/mnt/root")
+    moorage("mount", "s3://bucket/root", "/mnt/root", "-o", "endpoint=http://127.0.0.1:9000,anonymous")
+    container.run("dd", "if=/dev/urandom", "of=/mnt/root/first", "bs=1M", "count=3")
+    moorage("flush", "--timeout", "60")
+    old = shown("MainPID")
+    assert f"pid {old}" in moorage("status")
+    container.run("kill", "-9", old)
+    wait_until(lambda: shown("MainPID") not in ("0", old), 60, "another process")
+    container.run("sh", "-c", "echo later > /mnt/root/second")
+    moorage("flush", "--timeout", "60")
+    assert {name for name in container.run("ls", "/var/lib/bucket/bucket/root").stdout.split()} == {"first", "second"}
+    moorage("unmount", "/mnt/root")
+    moorage("service", "uninstall")
+    assert shown("ActiveState") == "inactive" and shown("FragmentPath") == ""
+
+
 def received(container):
     """The content bytes that the server has taken in."""
     stats = json.loads(container.run("curl", "-s", "http://127.0.0.1:9000/_moorage/stats").stdout)
@@ -121,6 +148,7 @@ def slow(container, rate):
 @pytest.mark.limit(600)
 def test_the_flusher_lives_as_systemd_wants(container):
     user = User(container)
+    lives_as_root_wants(container)
     container.log_in()
     installed = user.moorage("service", "install")
     assert "wrote " in installed.stdout and "enable-linger" in installed.stderr
