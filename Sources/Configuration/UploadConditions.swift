@@ -66,7 +66,7 @@ package struct UploadConditions: Hashable, Sendable {
 /// An object with a member for each setting: true or false, a number (times in seconds), or a text; null where nothing
 /// is set and there is no default.
 extension UploadConditions: Codable {
-    private struct Key: CodingKey {
+    fileprivate struct Key: CodingKey {
         let stringValue: String
         let intValue: Int? = nil
 
@@ -86,7 +86,7 @@ extension UploadConditions: Codable {
         self.init(values)
     }
 
-    private static func value(
+    fileprivate static func value(
         of name: OptionName,
         _ container: KeyedDecodingContainer<Key>
     ) throws -> OptionValue {
@@ -100,15 +100,62 @@ extension UploadConditions: Codable {
 
     package func encode(to encoder: any Encoder) throws {
         var container = encoder.container(keyedBy: Key.self)
-        for name in OptionName.conditions {
-            switch values.effective(name) {
-            case .flag(let value): try container.encode(value, forKey: Key(name))
-            case .number(let value): try container.encode(value, forKey: Key(name))
-            case .seconds(let value): try container.encode(value, forKey: Key(name))
-            case .text(let value): try container.encode(value, forKey: Key(name))
-            case nil: try container.encodeNil(forKey: Key(name))
+        for name in OptionName.conditions { try Self.encode(values.effective(name), of: name, &container) }
+    }
+
+    fileprivate static func encode(
+        _ value: OptionValue?,
+        of name: OptionName,
+        _ container: inout KeyedEncodingContainer<Key>
+    ) throws {
+        switch value {
+        case .flag(let value): try container.encode(value, forKey: Key(name))
+        case .number(let value): try container.encode(value, forKey: Key(name))
+        case .seconds(let value): try container.encode(value, forKey: Key(name))
+        case .text(let value): try container.encode(value, forKey: Key(name))
+        case nil: try container.encodeNil(forKey: Key(name))
+        }
+    }
+}
+
+extension UploadConditions {
+    /// The settings that are otherwise than in others, such as those of paths than their volume's.
+    ///
+    /// An object with a member for each of them, as that of all settings has it.
+    package struct Difference: Hashable, Sendable {
+        /// In the order of ``OptionName/conditions``.
+        package private(set) var names: [OptionName] = []
+        private var values = OptionValues()
+
+        package init(of conditions: UploadConditions, from others: UploadConditions) {
+            for name in OptionName.conditions where conditions.values.effective(name) != others.values.effective(name) {
+                note(name, conditions.values.effective(name))
             }
         }
+
+        /// What one of ``names`` is; nil: nothing is set, and there is no default.
+        package subscript(_ name: OptionName) -> OptionValue? { values[name] }
+
+        private mutating func note(_ name: OptionName, _ value: OptionValue?) {
+            names.append(name)
+            if let value { values.set(name, value) }
+        }
+    }
+}
+
+extension UploadConditions.Difference: Codable {
+    package init(from decoder: any Decoder) throws {
+        self.init(of: UploadConditions(), from: UploadConditions())
+        let container = try decoder.container(keyedBy: UploadConditions.Key.self)
+        for name in OptionName.conditions where container.contains(.init(name)) {
+            let isSet = try !container.decodeNil(forKey: .init(name))
+            note(name, isSet ? try UploadConditions.value(of: name, container) : nil)
+        }
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: UploadConditions.Key.self)
+        for name in names { try UploadConditions.encode(values[name], of: name, &container) }
     }
 }
 

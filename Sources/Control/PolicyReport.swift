@@ -52,6 +52,12 @@ package struct PolicyReport: Codable, Sendable {
         package var holds: [UploadReport.Waiting]
         /// The network interface that it is reached through; nil: unknown, or none but this machine's own.
         package var interface: String?
+        /// The rules that some of its uploads go by in place of its own; nil from a flusher that does not tell.
+        package var otherRules: [Rules]?
+        /// How many of those are left out.
+        package var moreRules: Int?
+        /// What may go of it over networks that cost; nil from a flusher that does not tell.
+        package var budget: Budget?
 
         package init(
             id: String,
@@ -74,6 +80,9 @@ package struct PolicyReport: Codable, Sendable {
             case rules
             case holds
             case interface
+            case otherRules = "other_rules"
+            case moreRules = "more_rules"
+            case budget
         }
     }
 
@@ -83,6 +92,8 @@ package struct PolicyReport: Codable, Sendable {
     package var volumes: [Volume]
     /// The most that goes in each direction; nil from a flusher that knows of none.
     package var limits: [Limit]?
+    /// What may go of all volumes together over networks that cost; nil from a flusher that does not tell.
+    package var budget: Budget?
 
     package init(conditions: [String: ConditionReport], overrides: [Override], volumes: [Volume]) {
         self.conditions = conditions

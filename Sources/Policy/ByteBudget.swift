@@ -66,35 +66,35 @@ package struct ByteBudget: Hashable, Sendable {
         at now: Timestamp,
         _ clock: any LocalClock
     ) -> (bytes: Int64, until: Timestamp, refill: Int64)? {
-        let wall = WallTime(now, clock)
+        let ends = Self.ends(after: now, clock)
         func left(_ limit: Int64, _ used: Int64) -> Int64 {
             let step = max(1, limit / Self.steps)
             return max(0, limit - used) / step * step
         }
         let refill = min(limits.daily ?? .max, limits.monthly ?? .max)
-        let midnight = WallTime(day: wall.day + 1, second: 0).moment(clock)
-        let day = limits.daily.map { (left($0, dayBytes), midnight, refill) }
-        let month = limits.monthly.map { (left($0, monthBytes), Self.nextMonth(wall, clock), refill) }
+        let day = limits.daily.map { (left($0, dayBytes), ends.day, refill) }
+        let month = limits.monthly.map { (left($0, monthBytes), ends.month, refill) }
         guard let day, let month else { return day ?? month }
         return month.0 <= day.0 ? month : day
     }
 
     private static let steps: Int64 = 64
 
+    /// When the day and the month are over.
+    package static func ends(after now: Timestamp, _ clock: any LocalClock) -> (day: Timestamp, month: Timestamp) {
+        let wall = WallTime(now, clock)
+        return (WallTime(day: wall.day + 1, second: 0).moment(clock), nextMonth(wall, clock))
+    }
+
     /// Why nothing may go now, until the day or the month is over; nil: something may.
     package func hold(_ limits: Limits, at now: Timestamp, _ clock: any LocalClock) -> Waiting? {
-        let wall = WallTime(now, clock)
         if let monthly = limits.monthly, monthBytes >= monthly {
-            return Waiting(
-                .quota,
-                since: now,
-                until: Self.nextMonth(wall, clock),
-                detail: "of the month, \(monthly) bytes"
-            )
+            let end = Self.ends(after: now, clock).month
+            return Waiting(.quota, since: now, until: end, detail: "of the month, \(monthly) bytes")
         }
         guard let daily = limits.daily, dayBytes >= daily else { return nil }
-        let midnight = WallTime(day: wall.day + 1, second: 0).moment(clock)
-        return Waiting(.quota, since: now, until: midnight, detail: "of the day, \(daily) bytes")
+        let end = Self.ends(after: now, clock).day
+        return Waiting(.quota, since: now, until: end, detail: "of the day, \(daily) bytes")
     }
 
     private static func nextMonth(_ wall: WallTime, _ clock: any LocalClock) -> Timestamp {

@@ -324,6 +324,47 @@ def test_paths_go_by_rules_of_their_own(client, instance):
     expect_remote(client, "a.txt", "b.txt", "urgent/", "urgent/c.raw")
 
 
+def test_rules_of_paths_and_files_are_shown_with_what_holds_them(client, instance):
+    with open(instance.environment["MOORAGE_CONFIG"], "a") as file:
+        file.write(
+            f"""
+            [volume photos]
+            remote = s3://bucket
+            quiet_period = 0s
+            battery_min = 35
+            [path photos:*.raw]
+            window = {CLOSED}
+            priority = 7
+            """
+        )
+    mount = instance.mount("photos")
+    write_small(mount, "a.raw")
+    with open(mount / "own", "w") as file:
+        os.setxattr(mount / "own", "user.moorage.window", CLOSED.encode())
+        os.setxattr(mount / "own", "user.moorage.discretionary", b"yes")
+        file.write("content")
+    expect_held(instance, "a.raw", "window")
+    expect_held(instance, "own", "window")
+    [volume] = instance.policy()["volumes"]
+    assert volume["holds"] == [] and volume["more_rules"] == 0 and volume["rules"]["battery_min"] == 35
+    path, own = volume["other_rules"]
+    assert path["name"] == "*.raw" and path["class"] == "background"
+    assert path["settings"] == {"window": CLOSED, "priority": 7}
+    assert own["name"] == f"files with discretionary=yes, window={CLOSED}" and own["class"] == "discretionary"
+    assert own["settings"] == {"window": CLOSED, "discretionary": True}
+    assert all([hold["reason"] for hold in rules["holds"]] == ["window"] for rules in (path, own))
+    text = instance.run("policy", "show").stdout
+    for words in ("uploads of *.raw (background): they are held\n    window since", f"otherwise: window={CLOSED}, priority=7",
+                  "(discretionary): they are held", "settings of paths photos:*.raw:"):
+        assert words in text, text
+    # What nothing goes by any more is not told, once all rows were looked at anew, as for what a person sets.
+    os.remove(mount / "own")
+    os.rename(mount / "a.raw", mount / "a.txt")
+    expect_remote(client, "a.txt")
+    instance.run("policy", "unset")
+    wait_until(lambda: instance.policy()["volumes"][0]["other_rules"] == [], 2 * PATIENCE, "the rules to be forgotten")
+
+
 def test_what_may_go_over_metered_networks_is_counted_over_restarts(client, proxy, instance, bus, seed):
     files = 40
     bus.network_manager(metered=1)
@@ -359,6 +400,16 @@ def test_a_volume_has_a_budget_of_its_own(client, server, instance, bus, seed):
     write_random_file(small / "first", 6 * MIB, seed)
     expect_remote(client, "first")
     wait_until(lambda: "quota" in instance.run("policy", "show", "--json").stdout, PATIENCE, "what went to be counted")
+    report = instance.policy()
+    budgets = [report["budget"]] + [volume["budget"] for volume in sorted(report["volumes"], key=lambda it: it["remote"])]
+    assert [budget["daily"]["limit"] for budget in budgets] == [1 << 30, 6 * MIB, None]
+    assert [budget["daily"]["used"] for budget in budgets] == [6 * MIB, 6 * MIB, 0]
+    assert [(budget["monthly"]["limit"], budget["monthly"]["used"]) for budget in budgets[:2]] == [(None, 6 * MIB)] * 2
+    until = {name: datetime.fromisoformat(budgets[0][name]["until"].replace("Z", "+00:00")) for name in ("daily", "monthly")}
+    assert datetime.now(timezone.utc) < until["daily"] <= until["monthly"]
+    text = instance.run("policy", "show").stdout
+    assert "metered networks, all volumes: 6 MiB of 1 GiB sent this day, until" in text
+    assert "\n  metered networks: 6 MiB of 6 MiB sent this day, until" in text
     write_random_file(small / "second", 100, seed)
     expect_held(instance, "second", "quota")
     write_random_file(other / "free", 4 * MIB, seed)

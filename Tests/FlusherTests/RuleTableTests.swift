@@ -31,6 +31,18 @@ import Testing
         #expect(table.name(of: special) == "*.raw with battery_min=70, window=22:00-06:00")
     }
 
+    @Test func rulesThatRowsGoByAreTheOnesOfPathsAndThenThoseOfFiles() throws {
+        let paths = [PathConditions(pattern: "*.raw", settings: ["priority": "1"])]
+        var table = try table(paths)
+        #expect(table.special.isEmpty)
+        let numbers = (0..<3).map { table.number(for: ObjectKey("a"), settings: "battery_min=\($0)") }
+        let path = table.number(for: ObjectKey("a.raw"))
+        _ = table.number(for: ObjectKey("b"))
+        #expect(table.special == [path] + numbers)
+        table.keep(only: [0, path, numbers[2]])
+        #expect(table.special == [path, numbers[2]])
+    }
+
     @Test func aFileThatHasNoTimeHasNoneHoweverLargeItIs() throws {
         var table = try table(overrides: [("discretionary", "true"), ("discretionary_above", "1M")])
         let number = table.number(for: ObjectKey("a"), settings: "discretionary=no")

@@ -58,6 +58,12 @@ enum PolicyCommand {
             Console.line("settings of volume \(volume.name) (\(volume.remote)):")
             showSettings(instance.configuration.policy.overridden(by: volume.values), [.policy])
         }
+        for path in instance.configuration.paths {
+            Console.line("settings of paths \(path.volume):\(path.conditions.pattern):")
+            for line in columns(path.conditions.settings.sorted { $0.key < $1.key }.map { ["  \($0)", $1] }) {
+                Console.line(line)
+            }
+        }
         return 0
     }
 
@@ -81,9 +87,7 @@ enum PolicyCommand {
             Console.bytes(try document(report))
             return 0
         }
-        for line in PolicyText.overrides(report) + PolicyText.limits(report) + PolicyText.volumes(report) {
-            Console.line(line)
-        }
+        for line in PolicyText.changes(report) { Console.line(line) }
         return 0
     }
 

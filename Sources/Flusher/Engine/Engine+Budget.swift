@@ -4,6 +4,7 @@
 internal import Base
 internal import Conditions
 internal import Configuration
+internal import Control
 internal import Platform
 internal import Policy
 internal import Synchronization
@@ -86,19 +87,40 @@ extension Engine.PolicyState {
 
     /// What bounds a volume: the amounts of all, and its own.
     private func limits(of volume: Volume) -> [(budget: ByteBudget, limits: ByteBudget.Limits)] {
-        // What a person set for now goes before both.
-        let values = overrides.values
-        let (daily, monthly) = (values.number(.expensiveDaily), values.number(.expensiveMonthly))
+        let own = (budgets[volume.session.id], ownLimits(of: volume))
+        return [(budgets.all, commonLimits), own].filter { !$0.limits.isEmpty }
+    }
+
+    /// What bounds all volumes together.
+    private var commonLimits: ByteBudget.Limits { overridden(budgetLimits) }
+
+    /// What bounds a volume besides.
+    private func ownLimits(of volume: Volume) -> ByteBudget.Limits {
         let description = volume.session.description
-        let common = ByteBudget.Limits(
-            daily: daily ?? budgetLimits.daily,
-            monthly: monthly ?? budgetLimits.monthly
+        return overridden(.init(daily: description.expensiveDaily, monthly: description.expensiveMonthly))
+    }
+
+    /// What a person set for now goes before both.
+    private func overridden(_ limits: ByteBudget.Limits) -> ByteBudget.Limits {
+        let values = overrides.values
+        return ByteBudget.Limits(
+            daily: values.number(.expensiveDaily) ?? limits.daily,
+            monthly: values.number(.expensiveMonthly) ?? limits.monthly
         )
-        let own = ByteBudget.Limits(
-            daily: daily ?? description.expensiveDaily,
-            monthly: monthly ?? description.expensiveMonthly
+    }
+
+    /// How much went of what may go, of all volumes together; of one, where one is named.
+    func budgetReport(of volume: Volume? = nil, now: Timestamp) -> PolicyReport.Budget {
+        // Where nothing is bounded nobody begins new days, nor asks which clock counts.
+        let clock = SystemLocalClock()
+        var budget = volume.map { budgets[$0.session.id] } ?? budgets.all
+        budget.turn(at: now, clock)
+        let limits = volume.map(ownLimits) ?? commonLimits
+        let ends = ByteBudget.ends(after: now, clock)
+        return PolicyReport.Budget(
+            daily: .init(limit: limits.daily, used: budget.dayBytes, until: ends.day.rfc3339),
+            monthly: .init(limit: limits.monthly, used: budget.monthBytes, until: ends.month.rfc3339)
         )
-        return [(budgets.all, common), (budgets[volume.session.id], own)].filter { !$0.limits.isEmpty }
     }
 }
 

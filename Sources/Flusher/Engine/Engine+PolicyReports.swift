@@ -11,6 +11,7 @@ extension Engine {
     /// The document of `policy show --json`.
     func policyReport() -> PolicyReport {
         _ = sessions(UploadSelection())
+        let now = Timestamp.now()
         return state.inspect { state in
             let volumes = state.volumes.values.sorted { $0.session.id < $1.session.id }.map { volume in
                 let conditions = volume.rules.conditions[0]
@@ -22,15 +23,38 @@ extension Engine {
                     holds: volume.facts.holds.map { UploadReport.Waiting($0) }
                 )
                 report.interface = volume.interface
+                report.otherRules = volume.otherRules(limit: Self.rulesLimit)
+                report.moreRules = max(0, volume.rules.special.count - Self.rulesLimit)
+                report.budget = state.policy.budgetReport(of: volume, now: now)
                 return report
             }
             var report = PolicyReport(
-                conditions: state.policy.conditionReports(.now()),
+                conditions: state.policy.conditionReports(now),
                 overrides: state.policy.overrides.entries.map { PolicyReport.Override($0) },
                 volumes: volumes
             )
             report.limits = state.limitReports
+            report.budget = state.policy.budgetReport(now: now)
             return report
+        }
+    }
+
+    /// Of so many rules of paths and files each volume tells at most.
+    private static let rulesLimit = 100
+}
+
+extension Volume {
+    /// The rules that some of its uploads go by in place of its own.
+    fileprivate func otherRules(limit: Int) -> [PolicyReport.Rules] {
+        rules.special.prefix(limit).map { number in
+            let conditions = rules.conditions[number]
+            let held = facts.held.indices.contains(number) ? facts.held[number] : HeldRules()
+            return PolicyReport.Rules(
+                name: rules.name(of: number) ?? "",
+                transferClass: rules.rules[number].transferClass.rawValue,
+                settings: UploadConditions.Difference(of: conditions, from: rules.conditions[0]),
+                holds: held.usual.map { UploadReport.Waiting($0) }
+            )
         }
     }
 }

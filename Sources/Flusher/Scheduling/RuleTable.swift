@@ -86,6 +86,12 @@ struct RuleTable: Sendable {
     /// Whether no row goes by a number any more.
     func isFree(_ number: Int) -> Bool { free.contains(number) }
 
+    /// The numbers that rows go by besides the volume's: first those of paths, then those of single files.
+    var special: [Int] {
+        let used = origins.indices.dropFirst().filter { !free.contains($0) }
+        return used.filter { origins[$0].file == nil } + used.filter { origins[$0].file != nil }
+    }
+
     /// How many rules there are, those of no row included.
     var count: Int { origins.count }
 
