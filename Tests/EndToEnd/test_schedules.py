@@ -133,8 +133,16 @@ def test_large_files_may_be_given_time_by_their_size(client, instance, bus, seed
     expect_held(instance, "large", "battery")
     [upload] = instance.uploads()
     assert upload["details"]["class"] == "discretionary"
-    upower.update(OnBattery="false")
+    # What would send it is told, and does so.
+    why = instance.run("uploads", "why", mount / "large").stdout
+    assert "it is discretionary" in why and "battery_min=" not in why
+    assert "setfattr -n user.moorage.discretionary -v no PATH" in why
+    os.setxattr(mount / "large", "user.moorage.discretionary", b"no")
     expect_remote(client, "large", "small")
+    write_random_file(mount / "other", 2 * MIB, seed)
+    expect_held(instance, "other", "battery")
+    upower.update(OnBattery="false")
+    expect_remote(client, "large", "other", "small")
 
 
 def test_a_file_waits_for_its_moment_and_goes_when_it_is_taken_back(client, instance):
@@ -223,6 +231,9 @@ def test_a_file_has_settings_of_its_own(client, instance, bus):
     assert told["details"]["settings"] == {"allow_expensive": "1", "allow_constrained": "1", "require_power": "1"}
     why = instance.run("uploads", "why", mount / "charged").stdout
     assert "set for it: allow_constrained=1, allow_expensive=1, battery_min=41" in why
+    assert "setfattr -n user.moorage.battery-min -v 0 PATH" in why and "policy set" not in why, why
+    why = instance.run("uploads", "why", mount / "nightly").stdout
+    assert "setfattr -x user.moorage.window PATH" in why, why
     assert os.getxattr(mount / "nightly", "user.moorage.window") == CLOSED.encode()
     mount.unmount()
     instance.kill_flusher()
