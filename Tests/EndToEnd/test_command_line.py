@@ -110,6 +110,44 @@ def test_a_flush_counts_all_that_is_left(instance, two):
     assert result.returncode == 1 and "1100 files left" in result.stderr.splitlines()[-1]
 
 
+def test_a_flush_tells_what_is_left_as_json(proxy, instance, two):
+    def flush(*words, status):
+        result = instance.run("flush", "--json", *words, check=False)
+        assert result.returncode == status, result
+        return json.loads(result.stdout), result.stderr
+
+    write_file(two[0] / "sent", b"1")
+    write_file(two[1] / "other", b"1")
+    assert flush(status=0) == ({"remote": True, "timed_out": False, "left": []}, "")
+    # Nothing goes on without a person: that is no matter of time.
+    write_file(two[0] / "held", b"1")
+    instance.run("uploads", "pause", two[0] / "held")
+    report, notes = flush("--timeout", "30", status=1)
+    assert (report["remote"], report["timed_out"]) == (False, False) and "not everything could be sent" in notes
+    [left], [upload] = report["left"], instance.uploads()
+    assert left.keys() == upload.keys() - {"details"}
+    assert [left[name] for name in ("id", "path", "state")] == [upload["id"], "held", "paused"]
+    assert flush(two[1].path, status=0)[0]["remote"]
+    instance.run("uploads", "resume", two[0] / "held")
+    instance.flush()
+    proxy.rule("hold", method="PUT", times="all")
+    write_file(two[0] / "late", b"1")
+    report, notes = flush("--timeout", "1", status=1)
+    assert (report["remote"], report["timed_out"]) == (False, True) and "time is up" in notes
+    assert [upload["path"] for upload in report["left"]] == ["late"]
+    # A terminal gets the document alone.
+    terminal, other = pty.openpty()
+    process = subprocess.Popen([instance.binary, "flush", "--json", "--timeout", "1"], env=instance.environment,
+                               stdout=other, stderr=subprocess.DEVNULL)
+    os.close(other)
+    text = b""
+    with contextlib.suppress(OSError):
+        while chunk := os.read(terminal, 4096):
+            text += chunk
+    os.close(terminal)
+    assert process.wait(30) == 1 and b"\x1b" not in text and json.loads(text)["timed_out"]
+
+
 def test_settings_of_a_new_mount_hold_at_once(instance, mount):
     instance.flush()
     mount.unmount()

@@ -11,38 +11,49 @@ enum FlushCommand {
         name: "flush",
         operands: "[PATH|REMOTE]",
         operandCount: 0...1,
-        flags: [FlagDefinition("timeout", "SECONDS", "give up waiting after this time (uploads go on)")],
+        flags: [
+            FlagDefinition("json", nil, "print one JSON document at the end"),
+            FlagDefinition("timeout", "SECONDS", "give up waiting after this time (uploads go on)"),
+        ],
         summary: "wait until everything pending is remote",
         details: """
             What is pending is sent at once: networks that cost, batteries and power profiles do not hold it then, and
             what they would have held is told on standard error. See moorage policy show.
+
+            --json tells whether everything is remote, whether the time was up, and the uploads that are left, as
+            moorage uploads list --json does.
             """
     ) { arguments throws(CommandFailure) in
-        let timeout = try arguments.seconds("timeout")
+        let (timeout, json) = (try arguments.seconds("timeout"), arguments.has("json"))
         let instance = try Instance.current()
         guard let word = arguments.operands.first else {
-            return try run(instance, [UploadSelection()], timeout: timeout)
+            return try run(instance, [UploadSelection()], timeout: timeout, json: json)
         }
         let selections = try SelectionResolver(instance).everything(under: word)
         guard !selections.isEmpty else {
             throw CommandFailure("\(word): not in a volume that was mounted here; see moorage status")
         }
-        return try run(instance, selections, timeout: timeout)
+        return try run(instance, selections, timeout: timeout, json: json)
     }
 
-    /// Flushes, showing progress on a terminal; 0 when all is remote.
+    /// Flushes, showing progress on a terminal, or telling the outcome as a document; 0 when all is remote.
     static func run(
         _ instance: Instance,
         _ selections: [UploadSelection],
-        timeout: Double?
+        timeout: Double?,
+        json: Bool = false
     ) throws(CommandFailure) -> Int32 {
         let end = timeout.map { monotonicSeconds() + $0 }
-        let display = FlushDisplay()
+        let display = FlushDisplay(isWanted: !json)
         var left: [UploadReport] = []
         let notice = OverrideNotice()
         for selection in selections { left += try settle(instance, selection, end, display, notice) }
         display.finish(isDone: left.isEmpty)
-        return try report(left, timedOut: end.map { monotonicSeconds() >= $0 - 0.05 } ?? false)
+        let timedOut = !left.isEmpty && end.map { monotonicSeconds() >= $0 - 0.05 } ?? false
+        if json {
+            Console.bytes(try document(FlushReport(remote: left.isEmpty, timedOut: timedOut, left: left)))
+        }
+        return try report(left, timedOut: timedOut)
     }
 
     /// Flushes one selection, whatever happens to the flusher; returns what is left.
@@ -100,15 +111,35 @@ enum FlushCommand {
     }
 }
 
+/// The document of `flush --json`.
+private struct FlushReport: Encodable {
+    /// Whether everything that was pending is remote.
+    var remote: Bool
+    /// Whether the wait ended before that as its time was up.
+    var timedOut: Bool
+    var left: [UploadReport]
+
+    private enum CodingKeys: String, CodingKey {
+        case remote
+        case timedOut = "timed_out"
+        case left
+    }
+}
+
 /// Shows a flush's progress: a bar on a terminal, nothing otherwise.
 final class FlushDisplay {
     private var line = ProgressLine()
     private var shown: FlushProgress?
     private var lastTime = 0.0
-    private let isTerminal = Console.isTerminal
+    private let isShown: Bool
+
+    /// `isWanted`: standard output is not for something else.
+    init(isWanted: Bool = true) {
+        isShown = isWanted && Console.isTerminal
+    }
 
     func show(_ progress: FlushProgress) {
-        guard isTerminal else { return }
+        guard isShown else { return }
         let now = monotonicSeconds()
         let isDone = progress.filesDone >= progress.filesTotal
         guard isDone || now - lastTime > 0.1 else { return }
