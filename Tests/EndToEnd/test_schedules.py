@@ -462,6 +462,24 @@ def test_a_path_has_timeouts_of_its_own(client, proxy, instance, seed):
     assert [len(proxy.requests("PUT object", f"/{name}")) for name in names[1:]] == [1, 1]
 
 
+def test_a_remote_that_does_not_answer_in_time_gets_less_at_once(client, proxy, instance):
+    instance.configure(quiet_period="0s", upload_protocol="put", stall_timeout="5s", parallel_files=8)
+    rule = proxy.rule("stall", method="PUT", path="/file", direction="request", after=65536, times="all")
+    mount = instance.mount("s3://bucket")
+    names = [f"file{number}" for number in range(8)]
+    for name in names:
+        with open(mount / name, "wb") as file:
+            # More than the sockets between hold.
+            file.truncate(32 * MIB)
+    wait_until(lambda: rule.matched() == 8, PATIENCE, "all to begin")
+    wait_until(lambda: rule.matched() > 8, PATIENCE, "some to begin again")
+    # Before any of these may be given up.
+    time.sleep(2)
+    assert rule.matched() <= 12
+    rule.remove()
+    expect_remote(client, *names)
+
+
 def test_a_file_that_is_given_up_sooner_holds_up_no_other(client, proxy, instance):
     instance.configure(quiet_period="0s", upload_protocol="put", retry_base="1s")
     rule = proxy.rule("stall", method="PUT", path="/hasty", direction="request", after=65536, times="all")
