@@ -3,11 +3,12 @@
 """The machine sleeps or ends: it waits a moment for what runs, and nothing goes meanwhile."""
 
 import os
+import re
 import time
 
 import pytest
 from harness.machine import LOGIND, Bus
-from harness.processes import wait_until
+from harness.processes import run, wait_until
 from harness.trees import sha256_of_object, write_file, write_random_file
 
 MIB = 1 << 20
@@ -89,6 +90,38 @@ def test_uploads_settle_before_the_machine_sleeps_and_go_on_after(server, proxy,
     # Two parts were cut at the most.
     assert server.body_bytes() - before <= size + 2 * 5 * MIB + 64 * 1024
     wait_until(lambda: not logind.holds(), 10, "no inhibitor while nothing runs")
+
+
+def connections(pid):
+    """How many bytes a process has sent over each of its TCP connections, by their local ends."""
+    lines = run(["ss", "-OHtnpi", "state", "established"]).stdout.splitlines()
+    return {
+        line.split()[2]: int(re.search(r"bytes_sent:(\d+)", line)[1])
+        for line in lines
+        if f"pid={pid}," in line and "bytes_sent:" in line
+    }
+
+
+def test_connections_from_before_a_sleep_are_not_used_again(instance, proxy, bus):
+    logind = Logind(bus)
+    mount = instance.mount("s3://bucket")
+    write_file(mount / "a", b"1")
+    instance.flush()
+    first = connections(instance.flusher_pid())
+    # Without a sleep they are.
+    write_file(mount / "b", b"2")
+    instance.flush()
+    before = connections(instance.flusher_pid())
+    assert any(count > first.get(place, count) for place, count in before.items()), (first, before)
+    logind.announce("PrepareForSleep", True)
+    logind.announce("PrepareForSleep", False)
+    log = os.path.join(instance.directory("run"), "flusher.log")
+    wait_until(lambda: "the machine is back" in open(log).read(), 20, "the end of the sleep")
+    write_file(mount / "c", b"3")
+    instance.flush()
+    after = connections(instance.flusher_pid())
+    assert set(after) - set(before)
+    assert {place: count for place, count in after.items() if place in before}.items() <= before.items()
 
 
 def test_a_shutdown_is_told_what_is_left(instance, proxy, bus):
