@@ -4,6 +4,7 @@
 
 import errno
 import os
+import shutil
 import subprocess
 import time
 from datetime import datetime, timezone
@@ -80,6 +81,33 @@ def test_a_window_opens_by_the_clock_on_the_wall(client, instance):
     assert keys(client) == []
     expect_remote(client, "a")
     assert datetime.now(timezone.utc) >= until
+
+
+def test_the_zone_may_change_under_a_running_flusher(client, instance, folder, stack, binary):
+    """As on a journey: /etc/localtime is another file all of a sudden; in a mount namespace of its own."""
+    zone = os.path.join(folder, "zone")
+    shutil.copyfile("/usr/share/zoneinfo/Etc/UTC", zone)
+    script = f"mount --bind {zone} /etc/localtime && echo ready && exec sleep 600"
+    command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
+    holder = subprocess.Popen(command, stdout=subprocess.PIPE)
+    stack.callback(holder.wait)
+    stack.callback(holder.kill)
+    assert holder.stdout.readline() == b"ready\n"
+    instance.inside = ["nsenter", f"--mount=/proc/{holder.pid}/ns/mnt"]
+    instance.binary = os.path.join(folder, "moorage-elsewhere")
+    write_file(instance.binary, f'#!/bin/sh\nexec {" ".join(instance.inside)} {binary} "$@"\n'.encode())
+    os.chmod(instance.binary, 0o755)
+    instance.environment.pop("TZ", None)
+    hour = datetime.now(timezone.utc).hour
+    instance.configure(window=f"{(hour + 6) % 24:02}:00-{(hour + 9) % 24:02}:00", quiet_period="0s")
+    mount = instance.mount("s3://bucket")
+    subprocess.run([*instance.inside, "sh", "-c", f"echo content > {mount.path}/a"], check=True)
+    expect_held(instance, "a", "window")
+    # glibc looks at the file's seconds.
+    time.sleep(1.1)
+    # Seven hours east of Greenwich it is that time already.
+    shutil.copyfile("/usr/share/zoneinfo/Etc/GMT-7", zone)
+    expect_remote(client, "a")
 
 
 def test_a_window_that_closes_stops_what_is_under_way(client, proxy, instance, seed):
