@@ -16,6 +16,13 @@ package struct QueueRank: Hashable, Sendable, Comparable {
     /// When it came, later by what it costs others to wait for it.
     package var turn: Timestamp
 
+    package init(transferClass: Int, priority: Int = 0, latestStart: Timestamp? = nil, turn: Timestamp) {
+        self.transferClass = transferClass
+        self.priority = priority
+        self.latestStart = latestStart
+        self.turn = turn
+    }
+
     package static func < (left: QueueRank, right: QueueRank) -> Bool {
         if left.transferClass != right.transferClass { return left.transferClass < right.transferClass }
         if left.priority != right.priority { return left.priority > right.priority }
@@ -31,6 +38,8 @@ package struct QueueRank: Hashable, Sendable, Comparable {
 extension Policy {
     /// After this time discretionary work is background work, in seconds: it is to go at last.
     package static let longestDeferral = 86_400.0
+    /// After this time work has a share of its own, in seconds, whatever is more urgent.
+    package static let longestPrecedence = 86_400.0
     /// The longest that something small goes ahead of something large that came before it, in seconds.
     package static let longestOvertaking = 600.0
     /// How much is taken to be sent in a second where nothing is known, in bytes.

@@ -40,29 +40,64 @@ extension Scheduler {
         return best
     }
 
-    private mutating func first(_ size: ScheduledRow.Size, of volume: String) -> Place? {
-        while let place = volumes[volume]?.ready[size]?.first {
+    private mutating func first(_ size: ScheduledRow.Size, of volume: String, isByAge: Bool = false) -> Place? {
+        let line = Line(size: size, isByAge: isByAge)
+        while let place = volumes[volume]?.ready[line]?.first {
             if let entry = entries[place.id], entry.stamp == place.stamp, entry.isReady { return place }
-            _ = volumes[volume]?.ready[size]?.popFirst()
+            _ = volumes[volume]?.ready[line]?.popFirst()
         }
         return nil
     }
 
-    mutating func take(_ size: ScheduledRow.Size) -> ScheduledRow? {
-        guard let place = first(size), let row = entries[place.id]?.row else { return nil }
-        _ = volumes[place.id.volume]?.ready[size]?.popFirst()
+    mutating func take(_ size: ScheduledRow.Size) -> ScheduledRow? { first(size).flatMap { begin($0) } }
+
+    private mutating func begin(_ place: Place) -> ScheduledRow? {
+        guard let row = entries[place.id]?.row else { return nil }
+        // Its places are outdated now.
         withdraw(place.id)
-        let stamp = nextStamp()
-        running[place.id] = Running(size: size, started: stamp)
+        running[place.id] = Running(size: row.size, started: nextStamp())
+        if place.rank.transferClass > 0 { starts += 1 }
         return row
     }
 
-    mutating func add(_ place: Place, _ size: ScheduledRow.Size) {
-        volumes[place.id.volume]?.readyCount[size, default: 0] += 1
-        volumes[place.id.volume]?.ready[size]?.insert(place)
-        guard volumes[place.id.volume]?.ready[size]?.count ?? 0 > bound else { return }
+    mutating func add(_ place: Place, _ row: ScheduledRow) {
+        volumes[place.id.volume]?.readyCount[row.size, default: 0] += 1
+        insert(place, into: Line(size: row.size))
+        let age = QueueRank(transferClass: place.rank.transferClass, turn: row.facts.changed)
+        insert(Place(rank: age, id: place.id, stamp: place.stamp), into: Line(size: row.size, isByAge: true))
+    }
+
+    private mutating func insert(_ place: Place, into line: Line) {
+        let volume = place.id.volume
+        volumes[volume]?.ready[line, default: BinaryHeap()].insert(place)
+        guard volumes[volume]?.ready[line]?.count ?? 0 > bound else { return }
         let entries = entries
-        volumes[place.id.volume]?.ready[size]?.keep { entries[$0.id]?.stamp == $0.stamp }
+        volumes[volume]?.ready[line]?.keep { entries[$0.id]?.stamp == $0.stamp }
+    }
+}
+
+/// What is urgent comes again and again, and must keep nobody waiting for ever.
+extension Scheduler {
+    /// One of so many starts is of what has waited longest, once that is a day.
+    package static let share = 4
+
+    /// Takes the oldest of what has waited for a day, when its turn has come and nobody waits for anything.
+    mutating func takeLongestWaiting(now: Timestamp) -> ScheduledRow? {
+        guard starts % Self.share == Self.share - 1 else { return nil }
+        guard let usual = [first(.small), first(.large)].compactMap({ $0 }).min(), usual.rank.transferClass > 0 else {
+            return nil
+        }
+        var oldest: Place?
+        for size in [ScheduledRow.Size.small, .large] where hasRoom(for: size) {
+            for volume in Array(volumes.keys) where hasRoom(in: volume) {
+                guard let place = first(size, of: volume, isByAge: true) else { continue }
+                oldest = min(oldest ?? place, place)
+            }
+        }
+        guard let oldest, oldest.rank.transferClass <= usual.rank.transferClass,
+            oldest.rank.turn.advanced(bySeconds: Policy.longestPrecedence) <= now
+        else { return nil }
+        return begin(oldest)
     }
 }
 

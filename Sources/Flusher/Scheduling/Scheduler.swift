@@ -46,11 +46,17 @@ package struct Scheduler: Sendable {
         }
     }
 
+    /// One of a volume's queues: what is of one size, by its rank or by its age alone.
+    struct Line: Hashable, Sendable {
+        var size: ScheduledRow.Size
+        var isByAge = false
+    }
+
     /// A volume and what of it may start.
     struct Queue: Sendable {
         var facts: VolumeFacts
         var settings: PolicySettings
-        var ready: [ScheduledRow.Size: BinaryHeap<Place>] = [.small: BinaryHeap(), .large: BinaryHeap()]
+        var ready: [Line: BinaryHeap<Place>] = [:]
         var readyCount: [ScheduledRow.Size: Int] = [.small: 0, .large: 0]
         /// How much goes on with its remote at once.
         var limit: ConcurrencyLimit
@@ -73,6 +79,8 @@ package struct Scheduler: Sendable {
     private var alarms = BinaryHeap<Alarm>()
     private var dependents: [RowID: Set<RowID>] = [:]
     private var lastStamp: UInt64 = 0
+    /// How much was started that nobody waits for.
+    var starts = 0
     /// The number of rows known of each volume.
     private var counts: [String: Int] = [:]
     /// What they have to send.
@@ -259,6 +267,7 @@ package struct Scheduler: Sendable {
     package mutating func next(now: Timestamp) -> ScheduledRow? {
         advance(to: now)
         guard running.count < limits.workers, !loadGate.isClosed else { return nil }
+        if let row = takeLongestWaiting(now: now) { return row }
         let order: [ScheduledRow.Size] =
             switch (first(.small), first(.large)) {
             case (let small?, let large?): large < small ? [.large, .small] : [.small, .large]
@@ -349,7 +358,7 @@ package struct Scheduler: Sendable {
         let stamp = nextStamp()
         entries[id]?.stamp = stamp
         entries[id]?.isReady = true
-        add(place(of: row, stamp: stamp, now: now), row.size)
+        add(place(of: row, stamp: stamp, now: now), row)
         // Its place may be another one by then.
         if let turn = Policy.nextTurn(row.facts, volume: facts, now: now) {
             setAlarm(id, at: turn, stamp: stamp)
