@@ -401,7 +401,7 @@ def test_rules_of_paths_and_files_are_shown_with_what_holds_them(client, instanc
     os.rename(mount / "a.raw", mount / "a.txt")
     expect_remote(client, "a.txt")
     instance.run("policy", "unset")
-    wait_until(lambda: instance.policy()["volumes"][0]["other_rules"] == [], 2 * PATIENCE, "the rules to be forgotten")
+    wait_until(lambda: instance.policy()["volumes"][0]["other_rules"] == [], 20, "the rules to be forgotten")
 
 
 def test_what_may_go_over_metered_networks_is_counted_over_restarts(client, proxy, instance, bus, seed):
