@@ -10,11 +10,14 @@ import signal
 import stat
 import subprocess
 import time
+import urllib.parse
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
 
 import pytest
 
 from harness.machine import NETWORK_MANAGER, NEW_PROFILES, OLD_PROFILES, Bus, write_supplies
+from harness.network import missing
 from harness.processes import run, wait_until
 from harness.trees import all_keys, sha256_of_object, write_file, write_random_file
 
@@ -103,6 +106,146 @@ def test_a_network_that_becomes_metered_stops_an_upload(server, proxy, instance,
     expect_done(instance, 60)
     assert sha256_of_object(server.client(), "bucket", "big") == digest
     assert server.body_bytes() - before <= size + loss + 64 * 1024
+
+
+def low_charge(bus, instance):
+    upower = bus.upower(on_battery=True, percentage=60)
+    return lambda: bus.set_charge(upower, 10), lambda: bus.set_charge(upower, 60)
+
+
+def unplugged(bus, instance):
+    upower = bus.upower(on_battery=False, percentage=90)
+    return lambda: upower.update(OnBattery="true"), lambda: upower.update(OnBattery="false")
+
+
+def saving_power(bus, instance):
+    profiles = bus.power_profiles()
+    return lambda: profiles.update(ActiveProfile="'power-saver'"), lambda: profiles.update(ActiveProfile="'balanced'")
+
+
+def costly_network(bus, instance):
+    manager = bus.network_manager(metered=4)
+    return lambda: manager.update(Metered="uint32 1"), lambda: manager.update(Metered="uint32 4")
+
+
+def mobile_network(bus, instance):
+    manager = bus.network_manager(metered=2)
+    return (
+        lambda: manager.update(PrimaryConnectionType="'gsm'"),
+        lambda: manager.update(PrimaryConnectionType="'802-11-wireless'"),
+    )
+
+
+def low_data_network(bus, instance):
+    manager = bus.network_manager()
+    path = add_connection(manager, "Home")
+    interface = f"{manager.name}.Connection.Active"
+    return (
+        lambda: manager.update(interface, path, Id="'My phone'"),
+        lambda: manager.update(interface, path, Id="'Home'"),
+    )
+
+
+def used_budget(bus, instance):
+    """It closes by itself."""
+    bus.network_manager(metered=1)
+
+    def is_used():
+        return "quota" in instance.run("policy", "show", "--json").stdout
+
+    return (
+        lambda: wait_until(is_used, PATIENCE, "the budget to be used"),
+        lambda: instance.run("policy", "set", "expensive_daily=1G"),
+    )
+
+
+def by_policy(closed, opened):
+    return lambda bus, instance: (
+        lambda: instance.run("policy", "set", closed), lambda: instance.run("policy", "set", opened)
+    )
+
+
+def far_window():
+    """A window that is closed for hours to come."""
+    hour = (datetime.now(timezone.utc).hour + 12) % 24
+    return f"window={hour:02}:00-{hour:02}:30"
+
+
+# The reason, what is set, and what makes the two ways to close it and to open it again.
+GATES = {
+    "battery": ("battery", {}, low_charge),
+    "low-data": ("constrained", {}, by_policy("low-data=on", "low-data=auto")),
+    "low-data-network": ("constrained", {"low_data_networks": "My phone"}, low_data_network),
+    "cellular": ("cellular", {"allow_cellular": "false"}, mobile_network),
+    "power-saver": ("power-saver", {}, saving_power),
+    "discretionary-power": ("battery", {"discretionary": "true"}, unplugged),
+    "discretionary-metered": ("expensive", {"discretionary": "true", "allow_expensive": "true"}, costly_network),
+    "quota": ("quota", {"allow_expensive": "true", "expensive_daily": "8M"}, used_budget),
+    "window": ("window", {}, by_policy(far_window(), "window=00:00-24:00")),
+}
+
+
+def parts(proxy, answered=False):
+    """The numbers of the parts that were sent, as often as each was; or of those only that the client has an answer to."""
+    records = proxy.requests("PUT part")
+    return [
+        urllib.parse.parse_qs(record["query"])["partNumber"][0]
+        for record in records if record["client_status"] == 200 or not answered
+    ]
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_any_gate_that_closes_stops_an_upload_until_it_opens(server, proxy, instance, bus, seed, name):
+    reason, settings, prepare = GATES[name]
+    instance.environment["TZ"] = "UTC"
+    instance.configure(upload_protocol="s3-multipart", part_size="5M", parallel_parts=2, **settings)
+    close, reopen = prepare(bus, instance)
+    mount = instance.mount("s3://bucket")
+    # What is in the sockets before the proxy then takes two or three seconds.
+    proxy.limit(up=4 * MIB)
+    proxy.zero()
+    size = 6 * PART
+    digest = write_random_file(mount / "big", size, seed)
+    wait_until(lambda: parts(proxy, answered=True), 60, "a part at the server")
+    close()
+    stopped = wait_until(lambda: standing(proxy), CLOSING, "bytes that flow no more")
+    expect_held(instance, reason)
+    [upload] = instance.uploads()
+    assert upload["state"] == "waiting" and PART <= upload["sent"] < size
+    time.sleep(1)
+    assert proxy.body_bytes() == stopped
+    acknowledged = parts(proxy, answered=True)
+    proxy.limit(up=64 * MIB)
+    reopen()
+    expect_done(instance, PATIENCE)
+    assert sha256_of_object(server.client(), "bucket", "big") == digest
+    sent = parts(proxy)
+    assert [number for number in acknowledged if sent.count(number) > 1] == [], "parts that were acknowledged"
+    assert proxy.body_bytes() <= size + 2 * PART + 64 * 1024
+
+
+@pytest.mark.skipif(missing() is not None, reason=str(missing()))
+def test_an_upload_stops_where_no_route_is_left_until_there_is_one(far_server, far_instance, network, seed):
+    instance = far_instance
+    settings = {"upload_protocol": "s3-multipart", "part_size": "5M", "parallel_parts": 2}
+    instance.configure(**settings, max_rate="3M", stall_timeout="5s", connect_timeout="2s")
+    mount = instance.mount("s3://bucket")
+    size = 8 * PART
+    before = far_server.body_bytes()
+    digest = write_random_file(mount / "big", size, seed)
+    wait_until(lambda: far_server.body_bytes() - before > 2 * PART, 60, "parts at the server")
+    network.ip("machine", "link", "set", "cable", "down")
+    wait_until(lambda: instance.holds() == ["offline"], CLOSING, "the route to be missed")
+    assert instance.condition("route")["value"] == "none"
+    expect_held(instance, "offline")
+    [upload] = instance.uploads()
+    assert upload["state"] == "waiting" and PART <= upload["sent"] < size
+    network.ip("machine", "link", "set", "cable", "up")
+    network.route()
+    instance.run("policy", "set", "max_rate=off")
+    expect_done(instance, PATIENCE)
+    assert sha256_of_object(far_server.client(), "bucket", "big") == digest
+    assert far_server.body_bytes() - before <= size + 2 * PART + 64 * 1024
 
 
 def test_what_is_nearly_done_is_let_finish(server, proxy, instance, bus, seed):
@@ -235,6 +378,36 @@ def test_services_and_buses_may_die_and_return(client, instance, bus):
     assert keys(client) == ["a", "b"]
 
 
+@pytest.mark.parametrize(
+    "settings,serve,reason,condition",
+    [
+        ({}, lambda bus: bus.upower(on_battery=True, percentage=10), "battery", "power"),
+        ({}, lambda bus: bus.power_profiles("power-saver"), "power-saver", "power-profile"),
+        ({"require_power": "true"}, lambda bus: bus.logind(on_external_power=False), "battery", "power"),
+    ],
+    ids=["upower", "power-profiles", "logind"],
+)
+def test_daemons_that_tell_of_power_may_die_and_return(client, instance, bus, settings, serve, reason, condition):
+    service = serve(bus)
+    instance.configure(**settings)
+    mount = instance.mount("s3://bucket")
+    write_small(mount)
+    expect_held(instance, reason)
+    source = instance.condition(condition)["source"]
+    service.process.kill()
+    service.process.wait(timeout=10)
+    # What nobody says any more holds nothing.
+    expect_done(instance)
+    fact = instance.condition(condition)
+    assert (fact["value"], fact["source"]) == ("unknown", "none")
+    serve(bus)
+    wait_until(lambda: instance.holds() == [reason], PATIENCE, "the service to be seen again")
+    assert instance.condition(condition)["source"] == source
+    write_small(mount, "b")
+    expect_held(instance, reason)
+    assert keys(client) == ["a"]
+
+
 def test_without_a_bus_uploads_go(client, instance):
     mount = instance.mount("s3://bucket")
     write_small(mount)
@@ -259,14 +432,20 @@ def test_a_bus_that_hangs_holds_nothing_up(client, instance, bus, folder):
     assert (fact["value"], fact["source"]) == ("external", "sysfs")
 
 
+def add_connection(manager, name):
+    """Makes the connection that is in use have an object, with a name; returns its path."""
+    path = "/org/freedesktop/NetworkManager/ActiveConnection/7"
+    values = f"{{'Id': <'{name}'>, 'Type': <'802-11-wireless'>}}"
+    manager.call("org.freedesktop.DBus.Mock.AddObject", path, f"{manager.name}.Connection.Active", values, "[]")
+    # The mock cannot tell of a path that changes.
+    manager.call("org.freedesktop.DBus.Mock.AddProperty", manager.name, "PrimaryConnection", f"<objectpath '{path}'>")
+    return path
+
+
 def test_networks_are_low_data_by_their_names(client, instance, bus):
     manager = bus.network_manager()
-    name = "org.freedesktop.NetworkManager"
-    path = "/org/freedesktop/NetworkManager/ActiveConnection/7"
-    values = "{'Id': <'My phone'>, 'Type': <'802-11-wireless'>}"
-    manager.call("org.freedesktop.DBus.Mock.AddObject", path, f"{name}.Connection.Active", values, "[]")
-    # The mock cannot tell of a path that changes.
-    manager.call("org.freedesktop.DBus.Mock.AddProperty", name, "PrimaryConnection", f"<objectpath '{path}'>")
+    name = manager.name
+    path = add_connection(manager, "My phone")
     instance.configure(low_data_networks="Train, My phone")
     mount = instance.mount("s3://bucket")
     write_small(mount)
