@@ -3,9 +3,43 @@
 
 """Samples of several subjects, and the table of their medians with ratios and goals."""
 
+import dataclasses
 import os
 import platform
 import statistics
+
+
+@dataclasses.dataclass(frozen=True)
+class Goal:
+    """What a figure is to be; what is None does not matter."""
+
+    least: float | None = None
+    most: float | None = None
+    #: It is to be less.
+    below: float | None = None
+
+    def is_reached(self, value):
+        return (
+            (self.least is None or value >= self.least)
+            and (self.most is None or value <= self.most)
+            and (self.below is None or value < self.below)
+        )
+
+    def __str__(self):
+        bounds = ((">=", self.least), ("<=", self.most), ("<", self.below))
+        return ", ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
+
+
+def missed_goals(figures):
+    """The titles of those of (title, value, goal) that are not what they are to be, with their goals; most have none."""
+    return [f"{title} ({goal})" for title, value, goal in figures if goal is not None and not goal.is_reached(value)]
+
+
+def conclude(missed):
+    """Prints which goals are missed; returns the exit status that says so."""
+    print()
+    print("missed: " + "; ".join(missed) if missed else "every goal is reached")
+    return 1 if missed else 0
 
 
 class Figures:
@@ -48,5 +82,4 @@ def report(figures, rows, columns):
             goal += " missed"
         shown = f"{ratio:.2f}" if ratio is not None else ""
         print(f"| {title} | {' | '.join(text)} | {other or ''} | {shown} | {goal} |")
-    print()
-    print("missed: " + "; ".join(missed) if missed else "every goal is reached")
+    conclude(missed)

@@ -14,6 +14,7 @@ import threading
 import time
 
 sys.path.append(os.path.join(os.path.dirname(__file__), "../../Tests/EndToEnd"))
+from figures import Goal, conclude, missed_goals  # noqa: E402
 from harness.instance import Instance  # noqa: E402
 from harness.network import FarServer, Network  # noqa: E402
 from harness.processes import wait_until  # noqa: E402
@@ -23,6 +24,10 @@ from harness.trees import write_random_file  # noqa: E402
 MIB = 1 << 20
 #: A zone in which no minute ends with one of UTC: what goes by the clock on the wall has to know it.
 ZONE = "<+0545>-5:45:20"
+#: Of what is set, of seconds, of the rate that a program has where nobody else sends.
+RATE = Goal(least=0.95, most=1.05)
+SWITCH = Goal(most=2)
+FOREGROUND = Goal(least=0.9)
 #: With queues of 600 kB and 1.2 MB before them.
 LINES = {
     "16 Mbit/s": ["root tbf rate 16mbit burst 32kbit latency 300ms"],
@@ -75,7 +80,7 @@ def upload_rates(side, rounds):
             side.sends(f"up-{rate}-{number}", rate * 14 * MIB)
             shares.append(side.over(10, side.sent) / (rate * MIB))
             side.quiet()
-        yield f"upload at {rate} MiB/s, over 10 s", shares, "of it"
+        yield f"upload at {rate} MiB/s, over 10 s", shares, "of it", RATE
 
 
 def download_rates(side, rounds):
@@ -95,7 +100,7 @@ def download_rates(side, rounds):
     shares = [side.over(10, lambda: side.network.counter("rx_bytes")) / (4 * MIB) for _ in range(rounds)]
     side.instance.run("policy", "set", "max_download_rate=off")
     reader.join()
-    yield "reading at 4 MiB/s, over 10 s, with headers", shares, "of it"
+    yield "reading at 4 MiB/s, over 10 s, with headers", shares, "of it", RATE
 
 
 def switches(side, rounds):
@@ -119,7 +124,7 @@ def switches(side, rounds):
         reached = [then for (then, some), (now, more) in pairs if then >= begins and (more - some) / (now - then) > 6 * MIB]
         delays.append(reached[0] - begins if reached else float("inf"))
         side.quiet()
-    yield "a timetable's switch from 1 to 8 MiB/s is there after", delays, "s"
+    yield "a timetable's switch from 1 to 8 MiB/s is there after", delays, "s", SWITCH
 
 
 def foregrounds(side, line, commands, rounds, stack):
@@ -151,12 +156,13 @@ def foregrounds(side, line, commands, rounds, stack):
         with contextlib.suppress(FileNotFoundError):
             os.remove(side.mount / f"beside-{number}")
         wait_until(lambda: side.instance.pending_files() == 0, 60, "nothing to be left")
-    yield f"curl beside a discretionary upload, {line}", shares, "of its rate alone"
-    yield "the upload meanwhile", others, "of that"
-    yield "the upload where nobody else sends", alone_shares, "of that"
+    yield f"curl beside a discretionary upload, {line}", shares, "of its rate alone", FOREGROUND
+    yield "the upload meanwhile", others, "of that", None
+    yield "the upload where nobody else sends", alone_shares, "of that", None
 
 
 def main():
+    """Returns the exit status."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--binary", required=True)
     parser.add_argument("--work", required=True)
@@ -167,8 +173,8 @@ def main():
     rows = []
 
     def run(parts):
-        for title, values, unit in parts:
-            rows.append((title, statistics.median(values), min(values), max(values), unit))
+        for title, values, unit, goal in parts:
+            rows.append((title, statistics.median(values), min(values), max(values), unit, goal))
             print(f"{title}: {[round(value, 3) for value in values]} {unit}", file=sys.stderr, flush=True)
 
     with contextlib.ExitStack() as stack:
@@ -182,9 +188,10 @@ def main():
         with contextlib.ExitStack() as stack:
             run(foregrounds(Side(arguments.binary, arguments.work, stack), line, commands, arguments.rounds, stack))
     print(f"| median of {arguments.rounds} | figure | least | most |\n|---|---|---|---|")
-    for title, median, least, most, unit in rows:
+    for title, median, least, most, unit, _ in rows:
         print(f"| {title} | {median:.3f} {unit} | {least:.3f} | {most:.3f} |")
+    return conclude(missed_goals((title, median, goal) for title, median, _, _, _, goal in rows))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -15,6 +15,7 @@ import threading
 import time
 
 sys.path.append(os.path.join(os.path.dirname(__file__), "../../Tests/EndToEnd"))
+from figures import Goal, conclude, missed_goals  # noqa: E402
 from harness.bucket import BucketServer  # noqa: E402
 from harness.instance import Instance  # noqa: E402
 from harness.processes import wait_until  # noqa: E402
@@ -52,10 +53,13 @@ class Bench:
         self.server.make_bucket("bucket")
         self.instance = Instance(arguments.binary, folder, self.server.url)
         self.rows = []
+        self.figures = []
 
-    def row(self, title, value, unit, goal=None):
-        verdict = "" if goal is None else f"below {goal}: {'yes' if value < goal else 'no'}"
+    def row(self, title, value, unit, bound=None):
+        goal = None if bound is None else Goal(below=bound)
+        verdict = "" if goal is None else f"below {bound}: {'yes' if goal.is_reached(value) else 'no'}"
         self.rows.append((title, f"{value:.1f} {unit}", verdict))
+        self.figures.append((title, value, goal))
         print(f"{title}: {value:.1f} {unit} {verdict}", file=sys.stderr, flush=True)
 
     def fill(self, mount):
@@ -72,11 +76,11 @@ class Bench:
         return places
 
     def commands(self):
-        for words, goal in ((["status"], 50), (["status", "--json"], 50), (["uploads", "why", "--json", self.some], None),
-                            (["uploads", "list"], None)):
+        for words, bound in ((["status"], 50), (["status", "--json"], 50), (["uploads", "why", "--json", self.some], None),
+                             (["uploads", "list"], None)):
             times = durations(self.instance, self.arguments.rounds, *words)
             title = "`moorage " + " ".join(words[:3]).removesuffix(self.some) + f"`, median of {len(times)}"
-            self.row(title, statistics.median(times), "ms", goal)
+            self.row(title, statistics.median(times), "ms", bound)
             self.row("the slowest of them", max(times), "ms")
 
     def send(self, count):
@@ -115,6 +119,7 @@ class Bench:
         return finished
 
     def run(self):
+        """Returns the exit status."""
         instance, files = self.instance, self.arguments.files
         # What holds them is what makes the queue long.
         instance.run("policy", "set", "metered=yes")
@@ -137,6 +142,7 @@ class Bench:
         print(f"| {files:,} queued files | figure | goal |\n|---|---|---|")
         for row in self.rows:
             print("| " + " | ".join(row) + " |")
+        return conclude(missed_goals(self.figures))
 
     def stop(self):
         self.instance.abandon()
@@ -153,10 +159,10 @@ def main():
     # A socket's path is short.
     bench = Bench(arguments, tempfile.mkdtemp(dir=arguments.work))
     try:
-        bench.run()
+        return bench.run()
     finally:
         bench.stop()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -3,12 +3,16 @@
 """Scripts/bench measures what it says, for every column; the figures themselves are for a machine that does nothing else."""
 
 import os
+import sys
 
 import pytest
 
 from harness.bucket import clean_environment
 from harness.processes import run
 from harness.settings import BINARY, ROOT
+
+sys.path.append(os.path.join(ROOT, "Scripts", "benchmarks"))
+from figures import Goal, conclude, missed_goals  # noqa: E402
 
 COLUMNS = ["Moorage", "rclone mount", "rclone / Moorage", "curl", "passthrough_ll", "local disk"]
 #: The columns without a figure, by the beginning of the row's title.
@@ -60,3 +64,38 @@ def test_every_row_of_writing_is_measured(folder):
     goals = {cells[0].split(",")[0]: cells[-1].split()[0] for cells in rows[1:] if cells[-1]}
     assert goals == {"dd of 1 GiB": ">=", "cp -r of 10": ">=", "the same beside rclone": ">="}, output
     assert "every goal is reached" in output or "missed: " in output
+
+
+@pytest.mark.parametrize(
+    "goal,reached,missed",
+    [
+        (Goal(below=50), [0, 49.9], [50, float("inf")]),
+        (Goal(least=0.95, most=1.05), [0.95, 1, 1.05], [0.94, 1.06, 0]),
+        (Goal(most=2), [0.03, 2], [2.1, float("inf"), float("nan")]),
+        (Goal(least=0.9), [0.9, 1.2], [0.89]),
+    ],
+    ids=str,
+)
+def test_goals_are_judged(goal, reached, missed):
+    assert missed_goals([("some", value, goal) for value in reached]) == []
+    assert missed_goals([(str(value), value, goal) for value in missed]) == [f"{value} ({goal})" for value in missed]
+
+
+def test_missed_goals_are_told_and_are_the_exit_status(capsys):
+    figures = [("status", 16, Goal(below=50)), ("memory", 101, Goal(below=100)), ("files a second", 0, None)]
+    assert conclude(missed_goals(figures)) == 1
+    assert capsys.readouterr().out == "\nmissed: memory (< 100)\n"
+    assert conclude(missed_goals(figures[:1])) == 0
+    assert capsys.readouterr().out == "\nevery goal is reached\n"
+
+
+def test_a_long_queue_is_measured_and_judged(folder):
+    """Whether it is fast enough here does not matter, but that the exit status says so does."""
+    settings = {"BENCH_BINARY": BINARY, "BENCH_ROUNDS": "1", "BENCH_SCALE": "0.002", "TMPDIR": folder}
+    command = [os.path.join(ROOT, "Scripts", "bench"), "queue"]
+    result = run(command, env=clean_environment() | settings, timeout=100, check=False)
+    *table, _, verdict = result.stdout.splitlines()
+    missed = [line for line in table if line.endswith(": no |")]
+    assert len([line for line in table if line.endswith((": yes |", ": no |"))]) == 4, result
+    assert result.returncode == (1 if missed else 0), result
+    assert verdict.startswith("missed: ") if missed else verdict == "every goal is reached", result
