@@ -4,6 +4,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -48,8 +49,14 @@ class Recording:
         if done.stderr:
             self.say(done.stderr.rstrip())
 
-    def show(self, watch, title, *words):
-        text = watch.wait_for(*words, timeout=60)
+    def show(self, watch, title, *patterns):
+        """Waits until all patterns are found on one screen, and prints that one."""
+
+        def look():
+            text = watch.text
+            return text if all(re.search(pattern, text) for pattern in patterns) else None
+
+        text = wait_until(look, 60, f"{patterns} on the terminal")
         self.say(f"\n-- {title}\n")
         self.say("\n".join("   " + line for line in text.rstrip().split("\n")))
         self.say("")
@@ -89,13 +96,15 @@ class Recording:
                 self.write(name, size)
             wait_until(lambda: " left" in watch.text, 60, "a rate")
             time.sleep(4)
-            self.show(watch, "max_rate is 2 MiB a second, *.raw waits for the night", "film.mkv", "/s", "window")
+            self.show(watch, "max_rate is 2 MiB a second, *.raw waits for the night", r"film\.mkv +\[#.*/s", r"night\.raw .* window")
             self.do("policy", "set", "metered=yes", "--for", "2h")
             self.show(watch, "the network costs: what runs has stopped", "expensive")
             self.do("policy", "unset", "metered")
-            self.show(watch, "and goes on where it was", "sending", "film.mkv")
+            self.show(watch, "and goes on where it was", r"film\.mkv +\[#")
             self.do("uploads", "now", self.mount + "/night.raw")
-            self.show(watch, "somebody waits for it: no window holds it", "night.raw", "[#")
+            # Rates are those of some seconds.
+            time.sleep(2)
+            self.show(watch, "somebody waits for it: no window holds it", r"night\.raw +\[#")
             self.do("policy", "set", "max_rate=off")
             self.do("flush")
             self.show(watch, "all is remote", "nothing pending")
