@@ -28,7 +28,8 @@ package enum ControlReply: Codable, Sendable {
     case conflicts(conflicts: [ConflictReport])
     /// The conflicts that are settled now, as they were, and lines about those that are not.
     case resolved(conflicts: [ConflictReport], refused: [String])
-    case policy(report: PolicyReport)
+    /// Indirect: of a payload of this size inside of the value, optimized builds of Swift 6.3 read garbage.
+    indirect case policy(report: PolicyReport)
     /// The progress of what was asked for.
     case trees(trees: [TreeReport])
     /// How far a flush is. Several may come before `flushed`.
