@@ -51,6 +51,8 @@ package struct PinStore: Sendable {
             let problem = (pin.problem ?? "").map { $0.isNewline ? " " : $0 }
             text += Array("\(pin.files) \(pin.bytesPresent) \(pin.bytesTotal) \(String(problem))\n".utf8) + list.text
         }
+        // What a failing disk did not let go of the last time.
+        try removeAbandoned()
         try Files.writeAtomically(path + ".progress", text)
     }
 

@@ -54,6 +54,7 @@ final class Pinner: Sendable {
         let interval = max(5, view.options.metadataAge * 3)
         var seen: [Int64]?
         var nextRound = 0.0
+        var isTold = true
         do throws(SystemError) {
             try store.removeAbandoned()
         } catch {
@@ -61,10 +62,11 @@ final class Pinner: Sendable {
         }
         while !isStopping {
             let revision = store.revision
-            if revision != seen || (!revision.isEmpty && monotonicSeconds() >= nextRound) {
+            // What a failing disk did not take in is told when it is well again, and what it left is taken away then.
+            if revision != seen || (!revision.isEmpty || !isTold) && monotonicSeconds() >= nextRound {
                 seen = revision
-                round(store.load(), revision)
-                nextRound = monotonicSeconds() + interval
+                isTold = round(store.load(), revision)
+                nextRound = monotonicSeconds() + (isTold ? interval : 5)
             }
             _ = state.wait(timeout: Self.glance) { $0.isStopping ? true : nil }
         }
@@ -76,7 +78,8 @@ final class Pinner: Sendable {
         var pins: [Int]
     }
 
-    private func round(_ list: PinList, _ revision: [Int64]) {
+    /// Returns whether commands can know how far the pins have come.
+    private func round(_ list: PinList, _ revision: [Int64]) -> Bool {
         var progress = list.paths.map { PinProgress(path: $0) }
         var targets: [ObjectKey: Target] = [:]
         for (index, path) in list.paths.enumerated() where !isStopping {
@@ -98,7 +101,7 @@ final class Pinner: Sendable {
         let kept = keep(targets, &progress) { self.store.revision == revision && !self.isStopping }
         whole.withLock { $0.formIntersection(kept) }
         if isWhole, !isStopping { cache.releaseHeld(except: kept) }
-        tell(progress)
+        return tell(progress)
     }
 
     /// How many names are taken from the catalog at once.
@@ -159,7 +162,7 @@ final class Pinner: Sendable {
             }
             if monotonicSeconds() > toldAt + 1 {
                 toldAt = monotonicSeconds()
-                tell(progress)
+                _ = tell(progress)
             }
         }
         return names
@@ -187,11 +190,13 @@ final class Pinner: Sendable {
         }
     }
 
-    private func tell(_ progress: [PinProgress]) {
+    private func tell(_ progress: [PinProgress]) -> Bool {
         do throws(SystemError) {
             try store.tell(progress)
+            return true
         } catch {
             Log.warning("pins", "cannot tell how far they are: \(error)")
+            return false
         }
     }
 }
