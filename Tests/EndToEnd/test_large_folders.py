@@ -87,6 +87,8 @@ def test_a_remote_is_listed_without_mounting_it(server, client, make_instance, s
     document = json.loads(instance.run("list", "s3://bucket", "--json", "-o", f"endpoint={server.url}").stdout)
     assert [(entry["key"], entry["size"]) for entry in document["entries"]] == [("a", 2), ("é", 2), ("d/", None)]
     assert document["entries"][0]["etag"].startswith('"') and document["entries"][0]["modified"].endswith("Z")
+    absent = instance.run("list", "s3://nosuchbucket", "--json", "-o", f"endpoint={server.url}", check=False)
+    assert absent.returncode == 1 and absent.stdout == ""
     empty = instance.run("list", "s3://bucket/none/", "--json", "-o", f"endpoint={server.url}").stdout
     assert json.loads(empty) == {"entries": []}
     below = instance.run("list", "s3://bucket/d", "--recursive", "-o", f"endpoint={server.url}").stdout

@@ -57,12 +57,13 @@ enum ListCommand {
         var continuation: String?
         var progress = ListingProgress()
         var isFirst = true
-        if asJSON { Console.text("{\"entries\": [") }
         repeat {
             let page = try store.list(.root, recursive: isRecursive, continuation: continuation)
             guard progress.leadsOn(page) else {
                 throw StoreError(.protocolViolation, "the server's listing does not go on")
             }
+            // Not before there is something to list: a script is not to read half a document beside an error.
+            if asJSON, continuation == nil { Console.text("{\"entries\": [") }
             if asJSON { try show(page, &isFirst) } else { Console.text(text(page)) }
             // The reader left early.
             if Console.outputError != nil { return }
