@@ -104,7 +104,7 @@ let package = Package(
                 "CShims",
             ]
         ),
-        tool("moorage", ["CommandLineTool"]),
+        tool("moorage", ["CommandLineTool", "Platform"]),
 
         // MARK: tools for tests
         module("TestSupport", ["Base", "Platform"]),

@@ -7,33 +7,63 @@ package import Policy
 
 /// How hard the machine works, and how hot it is; a pure value that is told what files say.
 ///
-/// Both are such once they pass a line, and are such no more only below a lower one: work that stands back for a moment
-/// makes neither of them better for long.
+/// Both are such at once when they pass a line, and are such no more only when they were below a lower one twice in a
+/// row: work that stands back for a moment makes neither of them better for long.
 package struct MachineStress: Hashable, Sendable {
-    /// The share of the last ten seconds in which somebody waited, in percent: for a processor, for a disk.
-    private static let busy = (cpu: 30.0, io: 20.0)
+    /// The share of the last ten seconds in which somebody waited, in percent (`avg10` of the lines `some` of
+    /// `/proc/pressure`); nil where the kernel does not tell.
+    package struct Stalls: Hashable, Sendable {
+        package var cpu: Double?
+        package var io: Double?
+        package var memory: Double?
+
+        package init(cpu: Double? = nil, io: Double? = nil, memory: Double? = nil) {
+            self.cpu = cpu
+            self.io = io
+            self.memory = memory
+        }
+
+        /// By how much the worst of them is above its line.
+        fileprivate var excess: Double? {
+            [cpu.map { $0 - 30 }, io.map { $0 - 20 }, memory.map { $0 - 20 }].compactMap(\.self).max()
+        }
+    }
+
     private static let margin = 10.0
     /// In thousandths of a degree Celsius.
     private static let cooling = 5_000
 
     package private(set) var pressure = MachineFacts.Answer.unknown
     package private(set) var heat = MachineFacts.Answer.unknown
+    /// They were below the lower line when they were looked at last.
+    private var isCalm = false
+    private var isCool = false
 
     package init() {}
 
-    /// Takes in the `avg10` of the lines `some` of `/proc/pressure/cpu` and `io`; nil where the kernel does not tell.
-    package mutating func observe(cpu: Double?, io: Double?) {
-        guard cpu != nil || io != nil else { return pressure = .unknown }
-        let relief = pressure == .yes ? Self.margin : 0
-        let isBusy = cpu ?? 0 > Self.busy.cpu - relief || io ?? 0 > Self.busy.io - relief
-        pressure = isBusy ? .yes : .no
+    /// Takes in how much is waited for.
+    package mutating func observe(_ stalls: Stalls) {
+        guard let excess = stalls.excess else { return forgetPressure() }
+        Self.weigh(&pressure, &isCalm, isAbove: excess > 0, isBelow: excess <= -Self.margin)
     }
 
     /// Takes in each zone that has one: its temperature, and the lowest at which the kernel slows the machine down.
     package mutating func observe(zones: [(temperature: Int, limit: Int)]) {
-        guard !zones.isEmpty else { return heat = .unknown }
-        let relief = heat == .yes ? Self.cooling : 0
-        heat = zones.contains { $0.temperature >= $0.limit - relief } ? .yes : .no
+        guard let excess = zones.map({ $0.temperature - $0.limit }).max() else { return forgetHeat() }
+        Self.weigh(&heat, &isCool, isAbove: excess >= 0, isBelow: excess < -Self.cooling)
+    }
+
+    private mutating func forgetPressure() { (pressure, isCalm) = (.unknown, false) }
+    private mutating func forgetHeat() { (heat, isCool) = (.unknown, false) }
+
+    private static func weigh(
+        _ answer: inout MachineFacts.Answer,
+        _ wasBelow: inout Bool,
+        isAbove: Bool,
+        isBelow: Bool
+    ) {
+        if isAbove { answer = .yes } else if answer != .yes || isBelow && wasBelow { answer = .no }
+        wasBelow = isBelow
     }
 
     /// The `avg10` of the line `some` of a file of `/proc/pressure`.
@@ -58,7 +88,7 @@ package struct StressReader: Sendable {
     }
 
     package func read(_ stress: inout MachineStress) {
-        stress.observe(cpu: average("cpu"), io: average("io"))
+        stress.observe(MachineStress.Stalls(cpu: average("cpu"), io: average("io"), memory: average("memory")))
         stress.observe(zones: zones())
     }
 

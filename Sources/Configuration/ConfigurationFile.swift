@@ -104,7 +104,7 @@ package struct ConfigurationFile: Sendable {
         _ = try values(of: section, path, allowed: [.policy])
         var settings: [String: String] = [:]
         for entry in section.entries {
-            guard OptionName.conditions.contains(where: { $0.rawValue == entry.key }) else {
+            guard OptionName.pathSettings.contains(where: { $0.rawValue == entry.key }) else {
                 throw ConfigurationError("\(path):\(entry.line)", Self.misplaced(entry.key, section))
             }
             settings[entry.key] = entry.value

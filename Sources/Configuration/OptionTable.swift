@@ -206,7 +206,8 @@ extension OptionName {
                 .policy,
                 nil,
                 "SIZE",
-                "How much may go over metered networks a day, unasked: of a volume; in [policy], of all together."
+                "How much may go over metered networks a day, unasked: of a volume, or of paths together; in [policy], "
+                    + "of all together."
             )
         default:
             row(
@@ -214,7 +215,8 @@ extension OptionName {
                 .policy,
                 nil,
                 "SIZE",
-                "How much may go over metered networks a month, unasked: of a volume; in [policy], of all together."
+                "How much may go over metered networks a month, unasked: of a volume, or of paths together; in [policy], "
+                    + "of all together."
             )
         }
     }

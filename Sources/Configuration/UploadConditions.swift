@@ -8,8 +8,10 @@ extension OptionName {
         .requirePower, .batteryMinimum, .window, .notBefore, .deadline, .priority, .lifetime, .retryBase, .retryCap,
         .rateLimit, .connectTimeout, .stallTimeout,
     ]
-    /// The settings that bound what goes over networks that cost, of all volumes together or of one.
+    /// The settings that bound what goes over networks that cost, of all volumes together, of one, or of paths in it.
     package static let budgets: [OptionName] = [.expensiveDaily, .expensiveMonthly]
+    /// The settings that paths may have of their own.
+    package static let pathSettings = conditions + budgets
 
     /// The settings that say how fast transfers go, for all volumes.
     package static let limits: [OptionName] = [.maxRate, .maxDownloadRate, .yields, .lowEffort]
@@ -174,7 +176,7 @@ package struct PathConditions: Codable, Hashable, Sendable {
     /// The settings that can be read.
     package var values: OptionValues {
         var values = OptionValues()
-        for name in OptionName.conditions {
+        for name in OptionName.pathSettings {
             guard let text = settings[name.rawValue] else { continue }
             if let value = try? OptionValue(parsing: text, for: name.definition, at: "path") { values.set(name, value) }
         }

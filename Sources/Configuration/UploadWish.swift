@@ -16,7 +16,7 @@ package enum UploadWish: Hashable, Sendable {
     case setting(OptionName, String?)
 
     /// The settings that a file may have of its own.
-    package static let names = OptionName.conditions.filter { $0 != .discretionaryAbove }
+    package static let names = OptionName.pathSettings.filter { $0 != .discretionaryAbove }
     /// The most bytes that a text may have.
     private static let limit = 512
 

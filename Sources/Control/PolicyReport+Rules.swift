@@ -14,6 +14,8 @@ extension PolicyReport {
         package var settings: UploadConditions.Difference
         /// Why uploads that go by them wait now.
         package var holds: [UploadReport.Waiting]
+        /// What went of what may go over networks that cost, for each such budget of paths or of a file.
+        package var budgets: [Budget]?
 
         package init(
             name: String,
@@ -32,6 +34,7 @@ extension PolicyReport {
             case transferClass = "class"
             case settings
             case holds
+            case budgets
         }
     }
 
@@ -60,6 +63,8 @@ extension PolicyReport {
             }
         }
 
+        /// The pattern of the paths that it is for, or `this file`; nil: all volumes, or the one it stands with.
+        package var name: String?
         package var daily: Amount
         package var monthly: Amount
 

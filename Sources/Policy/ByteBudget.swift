@@ -87,14 +87,22 @@ package struct ByteBudget: Hashable, Sendable {
     }
 
     /// Why nothing may go now, until the day or the month is over; nil: something may.
-    package func hold(_ limits: Limits, at now: Timestamp, _ clock: any LocalClock) -> Waiting? {
+    ///
+    /// `name` says what the budget is for, such as `*.iso`; nil: a volume, or all.
+    package func hold(
+        _ limits: Limits,
+        at now: Timestamp,
+        _ clock: any LocalClock,
+        name: String? = nil
+    ) -> Waiting? {
+        let whose = name.map { " for \($0)" } ?? ""
         if let monthly = limits.monthly, monthBytes >= monthly {
             let end = Self.ends(after: now, clock).month
-            return Waiting(.quota, since: now, until: end, detail: "of the month, \(monthly) bytes")
+            return Waiting(.quota, since: now, until: end, detail: "of the month, \(monthly) bytes\(whose)")
         }
         guard let daily = limits.daily, dayBytes >= daily else { return nil }
         let end = Self.ends(after: now, clock).day
-        return Waiting(.quota, since: now, until: end, detail: "of the day, \(daily) bytes")
+        return Waiting(.quota, since: now, until: end, detail: "of the day, \(daily) bytes\(whose)")
     }
 
     private static func nextMonth(_ wall: WallTime, _ clock: any LocalClock) -> Timestamp {

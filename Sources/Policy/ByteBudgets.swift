@@ -3,29 +3,46 @@
 
 package import Base
 
-/// What went over networks that cost, of all volumes together and of each; a pure value.
+/// What a budget is for besides that of all volumes together.
+package enum BudgetOwner: Hashable, Sendable {
+    case volume(String)
+    /// The files of a volume that a pattern means.
+    case pattern(String, volume: String)
+    /// One file of a volume, by its number in the volume's journal.
+    case file(Int64, volume: String)
+}
+
+/// What went over networks that cost, of all volumes together and of each owner of a budget; a pure value.
 package struct ByteBudgets: Hashable, Sendable {
     package private(set) var all: ByteBudget
-    /// By volume, of those of which something went this month.
-    package private(set) var volumes: [String: ByteBudget]
+    /// Of those of which something went this month.
+    package private(set) var owners: [BudgetOwner: ByteBudget]
 
-    package init(all: ByteBudget = ByteBudget(), volumes: [String: ByteBudget] = [:]) {
+    package init(all: ByteBudget = ByteBudget(), owners: [BudgetOwner: ByteBudget] = [:]) {
         self.all = all
-        self.volumes = volumes
+        self.owners = owners
     }
 
-    package subscript(_ volume: String) -> ByteBudget { volumes[volume] ?? ByteBudget() }
+    package subscript(_ owner: BudgetOwner) -> ByteBudget { owners[owner] ?? ByteBudget() }
 
-    /// Counts bytes that went of a volume.
-    package mutating func note(_ bytes: Int64, of volume: String, at now: Timestamp, _ clock: any LocalClock) {
-        all.note(bytes, at: now, clock)
-        volumes[volume, default: ByteBudget()].note(bytes, at: now, clock)
+    /// Counts bytes that went: those of a volume for all as well, others for that owner alone.
+    package mutating func note(_ bytes: Int64, of owner: BudgetOwner, at now: Timestamp, _ clock: any LocalClock) {
+        if case .volume = owner { all.note(bytes, at: now, clock) }
+        owners[owner, default: ByteBudget()].note(bytes, at: now, clock)
     }
 
-    /// Begins new days and months when their time has come, and forgets volumes of which nothing went.
+    /// Begins new days and months when their time has come, and forgets those of which nothing went.
     package mutating func turn(at now: Timestamp, _ clock: any LocalClock) {
         all.turn(at: now, clock)
-        for volume in volumes.keys { volumes[volume]?.turn(at: now, clock) }
-        volumes = volumes.filter { $0.value.monthBytes > 0 }
+        for owner in owners.keys { owners[owner]?.turn(at: now, clock) }
+        owners = owners.filter { $0.value.monthBytes > 0 }
+    }
+
+    /// Forgets the files of a volume but those: what is remote does not come back under its number.
+    package mutating func keepFiles(_ files: Set<Int64>, of volume: String) {
+        owners = owners.filter { owner, _ in
+            guard case .file(let file, volume) = owner else { return true }
+            return files.contains(file)
+        }
     }
 }

@@ -48,3 +48,30 @@ extension MachineFacts {
         }
     }
 }
+
+/// The network that a remote was reached through until a moment ago; a pure value.
+///
+/// When the way moves to another one, what gets worse by that counts at once, what gets better after the settling time:
+/// a telephone that comes and goes is not to start and stop work each time.
+package struct DepartedNetwork: Hashable, Sendable {
+    private let network: NetworkFacts
+    /// Until when it counts, in monotonic seconds.
+    private let end: Double
+
+    /// `network` is what counted when the way moved, at `now`.
+    package init(_ network: NetworkFacts, at now: Double, settlingTime: Double) {
+        self.network = network
+        end = now + settlingTime
+    }
+
+    package func isOver(at now: Double) -> Bool { now >= end }
+
+    /// What counts while the facts of the network of now are these.
+    package func limit(_ facts: NetworkFacts) -> NetworkFacts {
+        var facts = facts
+        if network.metered.value.isMetered, !facts.metered.value.isMetered { facts.metered = network.metered }
+        if network.lowData.value == .yes { facts.lowData = network.lowData }
+        if network.cellular.value == .yes { facts.cellular = network.cellular }
+        return facts
+    }
+}

@@ -64,7 +64,7 @@ extension Policy {
 
     private static func appendStress(_ machine: MachineFacts, to holds: inout [Waiting]) {
         if machine.pressure.value == .yes {
-            holds.append(Waiting(.load, machine.pressure, "programs wait for a processor or a disk"))
+            holds.append(Waiting(.load, machine.pressure, "programs wait for a processor, a disk or memory"))
         }
         if machine.heat.value == .yes { holds.append(Waiting(.thermal, machine.heat, "the machine is hot")) }
     }

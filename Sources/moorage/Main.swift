@@ -3,10 +3,11 @@
 
 internal import CommandLineTool
 internal import Glibc
+internal import Platform
 
 @main
 struct Main {
     static func main() {
-        exit(CommandLineTool.main(CommandLine.arguments))
+        exit(CommandLineTool.main(ProgramArguments.all()))
     }
 }

@@ -18,24 +18,34 @@ import Testing
 
     @Test func whatIsBusyIsSoUntilItIsWellBelow() {
         var stress = MachineStress()
-        let seen = [30, 31, 21, 20, 30, 31].map { (cpu: Double) in
-            stress.observe(cpu: cpu, io: 0)
+        let seen = [30, 31, 21, 20, 21, 20, 20, 30, 31, 20].map { (cpu: Double) in
+            stress.observe(MachineStress.Stalls(cpu: cpu, io: 0))
             return stress.pressure
         }
-        #expect(seen == [.no, .yes, .yes, .no, .no, .yes])
-        stress.observe(cpu: nil, io: 21)
-        #expect(stress.pressure == .yes)
-        stress.observe(cpu: nil, io: nil)
+        #expect(seen == [.no, .yes, .yes, .yes, .yes, .yes, .no, .no, .yes, .yes])
+        stress.observe(MachineStress.Stalls())
         #expect(stress.pressure == .unknown)
+        stress.observe(MachineStress.Stalls(cpu: 20))
+        #expect(stress.pressure == .no, "what nothing was known of has nothing to settle")
+    }
+
+    @Test(arguments: [
+        MachineStress.Stalls(cpu: 31, io: 0, memory: 0), .init(cpu: 0, io: 21, memory: 0), .init(io: 21),
+        .init(cpu: 0, io: 0, memory: 21), .init(memory: 21),
+    ])
+    func whateverIsWaitedForCounts(stalls: MachineStress.Stalls) {
+        var stress = MachineStress()
+        stress.observe(stalls)
+        #expect(stress.pressure == .yes)
     }
 
     @Test func whatIsHotIsSoUntilItIsWellBelow() {
         var stress = MachineStress()
-        let seen = [79_000, 80_000, 75_001, 74_999].map { temperature in
+        let seen = [79_000, 80_000, 75_001, 74_999, 75_000, 74_999, 74_999].map { temperature in
             stress.observe(zones: [(20_000, 90_000), (temperature, 80_000)])
             return stress.heat
         }
-        #expect(seen == [.no, .yes, .yes, .no])
+        #expect(seen == [.no, .yes, .yes, .yes, .yes, .yes, .no])
         stress.observe(zones: [])
         #expect(stress.heat == .unknown)
     }

@@ -16,23 +16,35 @@ import Testing
         defer { try? Files.removeIfPresent(path) }
         #expect(try BudgetRecord.load(path) == nil)
         var budgets = ByteBudgets()
-        budgets.note(5, of: "one", at: now, clock)
-        budgets.note(7, of: "two", at: now, clock)
+        budgets.note(5, of: .volume("one"), at: now, clock)
+        budgets.note(7, of: .volume("two"), at: now, clock)
+        budgets.note(3, of: .pattern("*.iso", volume: "two"), at: now, clock)
+        budgets.note(2, of: .file(9, volume: "two"), at: now, clock)
+        budgets.note(1, of: .file(9, volume: "one"), at: now, clock)
         try BudgetRecord.save(budgets, to: path)
         let loaded = try #require(try BudgetRecord.load(path))
-        #expect(loaded == budgets && loaded.all.dayBytes == 12 && loaded["two"].monthBytes == 7)
-        #expect(loaded["three"].hold(.init(daily: 1), at: now, clock) == nil)
-        #expect(loaded["two"].hold(.init(daily: 7), at: now, clock)?.reason == .quota)
+        #expect(loaded == budgets && loaded.all.dayBytes == 12 && loaded[.volume("two")].monthBytes == 7)
+        #expect(loaded[.volume("three")].hold(.init(daily: 1), at: now, clock) == nil)
+        #expect(loaded[.volume("two")].hold(.init(daily: 7), at: now, clock)?.reason == .quota)
+        let files = loaded[.file(9, volume: "two")]
+        #expect(
+            files.hold(.init(daily: 2), at: now, clock, name: "this file")?.detail
+                == "of the day, 2 bytes for this file"
+        )
+        // Of the other volume's files nothing is forgotten.
+        budgets.keepFiles([8], of: "two")
+        #expect(budgets[.file(9, volume: "two")].dayBytes == 0 && budgets[.file(9, volume: "one")].dayBytes == 1)
+        #expect(budgets[.pattern("*.iso", volume: "two")].dayBytes == 3)
         // A month later nothing is left of it.
         budgets.turn(at: now.advanced(bySeconds: 40 * 86_400), clock)
-        #expect(budgets.volumes.isEmpty && budgets.all.monthBytes == 0)
+        #expect(budgets.owners.isEmpty && budgets.all.monthBytes == 0)
     }
 
     @Test func aRecordOfAnEarlierVersionCountsForAll() throws {
         defer { try? Files.removeIfPresent(path) }
         try Files.writeAtomically(path, Array(#"{"day":20775,"dayBytes":3,"month":24310,"monthBytes":9}"#.utf8))
         let loaded = try #require(try BudgetRecord.load(path))
-        #expect(loaded.all.monthBytes == 9 && loaded.volumes.isEmpty)
+        #expect(loaded.all.monthBytes == 9 && loaded.owners == [:])
         try Files.writeAtomically(path, Array("{".utf8))
         #expect(throws: ConfigurationError.self) { try BudgetRecord.load(path) }
     }

@@ -143,7 +143,7 @@ import Testing
         "[path photos]\nwindow = 22:00-06:00", "[path photos:]", "[path a b:*.raw]", "[path photos:[a]\npriority = 1",
         "[path photos:*.raw]\nregion = eu", "[path photos:*.raw]\nquiet_period = 2s",
         "[path photos:*.raw]\nwindow = soon",
-        "[path photos:*.raw]\npriority = 101", "[path photos:*.raw]\nexpensive_daily = 10M",
+        "[path photos:*.raw]\npriority = 101", "[path photos:*.raw]\nexpensive_daily = 10",
     ])
     func wrongRulesForPathsAreRefused(_ text: String) {
         #expect(throws: ConfigurationError.self) { try ConfigurationFile(text: text, path: "config") }

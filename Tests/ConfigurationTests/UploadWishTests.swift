@@ -24,7 +24,8 @@ import Testing
         for (key, text) in [
             ("priority", "101"), ("deadline", "2h"), ("window", "sometimes"), ("battery-min", "101"),
             ("require-power", "?"),
-            ("rate-limit", "10"), ("lifetime", "0s"), ("window", String(repeating: "Mon 00:00-00:01,", count: 40)),
+            ("rate-limit", "10"), ("expensive-daily", "0"), ("lifetime", "0s"),
+            ("window", String(repeating: "Mon 00:00-00:01,", count: 40)),
             ("window", "22:00-06:00\n"),
         ] {
             #expect(wish(key, text) == nil, "\(key) \(text)")
@@ -32,10 +33,10 @@ import Testing
     }
 
     @Test func whatIsNotOfOneFileIsNoWish() {
-        for key in ["endpoint", "max_rate", "expensive-daily", "discretionary_above", "metered", "state", "pin", ""] {
+        for key in ["endpoint", "max_rate", "low_data_networks", "discretionary_above", "metered", "state", "pin", ""] {
             #expect(UploadWish.name(key) == nil, "\(key)")
         }
-        #expect(UploadWish.names.count == OptionName.conditions.count - 1)
+        #expect(UploadWish.names.count == OptionName.pathSettings.count - 1)
     }
 
     @Test func settingsOfAFileHaveOneSpelling() {

@@ -20,6 +20,7 @@ MIB = 1 << 20
 # grow apart, each of which is tried twice.
 REQUESTS = 8
 PROBES_OF_FIRST_MINUTE = 8
+PROBES_OF_A_LATER_MINUTE = 4
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
@@ -77,7 +78,7 @@ class Attempts:
 
     def __init__(self, pid, folder, stack):
         self.path = os.path.join(folder, f"connects-{time.monotonic_ns()}")
-        command = ["strace", "-f", "-q", "-e", "trace=connect", "-e", "signal=none", "-o", self.path, "-p", str(pid)]
+        command = ["strace", "-f", "-q", "-ttt", "-e", "trace=connect", "-e", "signal=none", "-o", self.path, "-p", str(pid)]
         self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         stack.callback(self.stop)
         wait_until(lambda: os.path.exists(self.path), 10, "strace")
@@ -88,8 +89,13 @@ class Attempts:
             self.process.wait(10)
 
     def count(self, port):
+        return len(self.times(port))
+
+    def times(self, port):
+        """When they were, in seconds since 1970."""
         with open(self.path) as file:
-            return len([line for line in file if f"htons({port})" in line])
+            # "PID TIME connect(...)"
+            return [float(line.split()[1]) for line in file if f"htons({port})" in line]
 
 
 def events(instance, start=0):
@@ -150,6 +156,31 @@ def test_an_upload_waits_and_goes_on_where_it_was(far_server, far_instance, netw
     assert sha256_of_object(far_server.client(), "bucket", "big") == digest
     # What the server read before its connections died was acknowledged; what the kernel held is sent again.
     assert far_server.body_bytes() - before <= size + 3 * MIB
+
+
+@pytest.mark.limit(300)
+def test_attempts_get_fewer(far_server, far_instance, folder, stack, seed):
+    """Two minutes without an answer, while somebody writes."""
+    instance = far_instance
+    instance.configure(quiet_period="0s")
+    mount = instance.mount("s3://bucket")
+    write_random_file(mount / "first", 1000, seed)
+    wait_until(lambda: instance.pending_files() == 0, 60, "a first upload")
+    port = int(far_server.address.rpartition(":")[2])
+    attempts = Attempts(instance.flusher_pid(), folder, stack)
+    far_server.kill()
+    write_random_file(mount / "second", 1000, seed)
+    expect_offline(instance, 30)
+    wait_until(lambda: attempts.times(port), 30, "the first attempt")
+    time.sleep(121)
+    attempts.stop()
+    times = attempts.times(port)
+    ages = [time - times[0] for time in times]
+    print("attempts after, in seconds:", [round(age, 1) for age in ages])
+    assert len([age for age in ages if age < 60]) <= REQUESTS + 2 * PROBES_OF_FIRST_MINUTE
+    assert 2 <= len([age for age in ages if 60 <= age < 120]) <= 2 * PROBES_OF_A_LATER_MINUTE
+    far_server.restart()
+    wait_until(lambda: instance.pending_files() == 0, 60, "the upload to go on by itself")
 
 
 @pytest.mark.limit(120)

@@ -83,6 +83,11 @@ def test_the_network_of_a_remotes_route_is_asked_for(far_server, far_instance, n
     network.ip("machine", "route", "add", f"{network.ADDRESS}/32", *modem)
     expect_holds(instance, "expensive")
     network.ip("machine", "route", "del", f"{network.ADDRESS}/32", *modem)
+    # What gets better by that counts a few seconds later.
+    [volume] = wait_until(
+        lambda: [volume for volume in instance.policy()["volumes"] if volume["interface"] == "cable"], PATIENCE, "the old way"
+    )
+    assert [hold["reason"] for hold in volume["holds"]] == ["expensive"]
     expect_holds(instance)
     # What a person says counts for all.
     instance.run("policy", "set", "metered=yes")

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the Moorage authors
-"""Uploads go when they are meant to: windows, moments, deadlines, budgets, priorities, for volumes, paths and files."""
+"""Uploads go when they are meant to: windows, moments, deadlines, priorities, and when there is time."""
 
 import errno
+import glob
 import os
 import shutil
 import subprocess
@@ -11,52 +12,16 @@ from datetime import datetime, timezone
 
 import pytest
 
-from harness.machine import Bus
+from harness.held import CLOSING, PATIENCE, expect_held, expect_remote, keys, reasons, waiting, write_small
 from harness.processes import wait_until
 from harness.settings import BINARY
-from harness.trees import all_keys, write_file, write_random_file
+from harness.trees import write_file, write_random_file
 
 MIB = 1 << 20
-PATIENCE = 60
-# What bytes may take to stop.
-CLOSING = 10
+# It shows programs another time than it is.
+FALSE_CLOCK = "/usr/lib/*/faketime/libfaketime.so.1"
 # Two windows of a minute each, of which no test meets more than one, and no test twice.
 CLOSED = "Mon 00:00-00:01"
-
-
-@pytest.fixture
-def bus(folder, stack, instance):
-    bus = Bus(folder)
-    stack.callback(bus.stop)
-    instance.environment["DBUS_SYSTEM_BUS_ADDRESS"] = bus.address
-    return bus
-
-
-def keys(client):
-    return sorted(all_keys(client, "bucket"))
-
-
-def waiting(instance, path):
-    """What an upload waits for, without what passes by itself; nothing when there is no such upload."""
-    found = [upload for upload in instance.uploads() if upload["path"] == path]
-    return [item for upload in found for item in upload["waiting"] if item["reason"] not in ("quiet", "backoff")]
-
-
-def reasons(instance, path):
-    return sorted(item["reason"] for item in waiting(instance, path))
-
-
-def expect_held(instance, path, *expected):
-    wait_until(lambda: reasons(instance, path) == sorted(expected), PATIENCE, f"{path} to wait for {expected}")
-
-
-def expect_remote(client, *expected):
-    wait_until(lambda: keys(client) == sorted(expected), PATIENCE, f"{expected} to be remote")
-
-
-def write_small(mount, name):
-    os.makedirs(os.path.dirname(mount / name), exist_ok=True)
-    write_file(mount / name, b"content of " + name.encode())
 
 
 def zone_in_which_it_is(hour, minute, second):
@@ -108,6 +73,31 @@ def test_the_zone_may_change_under_a_running_flusher(client, instance, folder, s
     # Seven hours east of Greenwich it is that time already.
     shutil.copyfile("/usr/share/zoneinfo/Etc/GMT-7", zone)
     expect_remote(client, "a")
+
+
+@pytest.mark.skipif(not glob.glob(FALSE_CLOCK), reason="libfaketime is not there")
+def test_the_clock_may_be_set_under_a_running_flusher(client, instance, folder):
+    """Three hours ahead, and back again: windows go by what it shows, and what goes on is sent all the same."""
+    clock = os.path.join(folder, "clock")
+    write_file(clock, b"+0")
+    instance.environment.update(
+        LD_PRELOAD=glob.glob(FALSE_CLOCK)[0], FAKETIME_TIMESTAMP_FILE=clock, FAKETIME_NO_CACHE="1",
+        FAKETIME_DONT_FAKE_MONOTONIC="1", TZ=zone_in_which_it_is(11, 0, 0),
+    )
+    instance.configure(window="14:00-15:00", quiet_period="0s")
+    mount = instance.mount("s3://bucket")
+    write_small(mount, "a")
+    expect_held(instance, "a", "window")
+    # The server's own clock stays what it was.
+    write_file(clock, b"+3h")
+    expect_remote(client, "a")
+    write_file(clock, b"-2h")
+    write_small(mount, "b")
+    expect_held(instance, "b", "window")
+    until = datetime.fromisoformat(waiting(instance, "b")[0]["until"].replace("Z", "+00:00"))
+    assert abs((until - datetime.now(timezone.utc)).total_seconds() - 3 * 3600) < 600
+    instance.run("policy", "set", "--for", "1h", "window=00:00-24:00")
+    expect_remote(client, "a", "b")
 
 
 def test_a_window_that_closes_stops_what_is_under_way(client, proxy, instance, seed):
@@ -217,91 +207,18 @@ def test_wishes_that_mean_nothing_are_refused(client, instance):
     for name, value in [
         ("not-before", b"soon"), ("deadline", b"2h"), ("priority", b"101"), ("priority", b"x"), ("discretionary", b"perhaps"),
         ("window", b"now"), ("battery-min", b"101"), ("stall-timeout", b"1s"), ("rate_limit", b"10"),
+        ("expensive-daily", b"0"),
     ]:
         with pytest.raises(OSError) as failure:
             os.setxattr(mount / "a", f"user.moorage.{name}", value)
         assert failure.value.errno == errno.EINVAL
-    for name in ["state", "expensive-daily", "max_rate", "discretionary_above", "endpoint"]:
+    for name in ["state", "low_data_networks", "max_rate", "discretionary_above", "endpoint"]:
         with pytest.raises(OSError) as failure:
             os.setxattr(mount / "a", f"user.moorage.{name}", b"1")
         assert failure.value.errno == errno.EPERM, name
     with pytest.raises(OSError):
         os.getxattr(mount / "a", "user.moorage.deadline")
     assert os.listxattr(mount / "a") == []
-
-
-def test_a_file_has_settings_of_its_own(client, instance, bus):
-    """They go before those of its path, of its volume, and what is set for now; over remounts and restarts."""
-    bus.network_manager(metered=1)
-    upower = bus.upower(on_battery=True, percentage=40)
-    instance.configure(quiet_period="0s")
-    instance.run("policy", "set", "low-data=on")
-    mount = instance.mount("s3://bucket")
-    wishes = {
-        "cheap": {},
-        "dear": {"allow-expensive": "1", "allow_constrained": "yes"},
-        "powered": {"allow-expensive": "1", "allow-constrained": "1", "require-power": "1"},
-        "charged": {"allow-expensive": "1", "allow-constrained": "1", "battery-min": "41"},
-        "nightly": {"allow-expensive": "1", "allow-constrained": "1", "window": CLOSED},
-    }
-    for name, settings in wishes.items():
-        # Until it is closed nothing begins.
-        with open(mount / name, "w") as file:
-            file.write("content of " + name)
-            for key, value in settings.items():
-                os.setxattr(mount / name, f"user.moorage.{key}", value.encode())
-    expect_remote(client, "dear")
-    expect_held(instance, "cheap", "constrained", "expensive")
-    expect_held(instance, "powered", "battery")
-    expect_held(instance, "charged", "battery")
-    expect_held(instance, "nightly", "window")
-    [told] = [upload for upload in instance.uploads() if upload["path"] == "powered"]
-    assert told["details"]["settings"] == {"allow_expensive": "1", "allow_constrained": "1", "require_power": "1"}
-    why = instance.run("uploads", "why", mount / "charged").stdout
-    assert "set for it: allow_constrained=1, allow_expensive=1, battery_min=41" in why
-    assert "setfattr -n user.moorage.battery-min -v 0 PATH" in why and "policy set" not in why, why
-    why = instance.run("uploads", "why", mount / "nightly").stdout
-    assert "setfattr -x user.moorage.window PATH" in why, why
-    assert os.getxattr(mount / "nightly", "user.moorage.window") == CLOSED.encode()
-    mount.unmount()
-    instance.kill_flusher()
-    mount = instance.mount("s3://bucket")
-    expect_held(instance, "nightly", "window")
-    expect_held(instance, "charged", "battery")
-    os.setxattr(mount / "charged", "user.moorage.battery-min", b"40")
-    expect_remote(client, "charged", "dear")
-    os.removexattr(mount / "nightly", "user.moorage.window")
-    expect_remote(client, "charged", "dear", "nightly")
-    upower.update(OnBattery="false")
-    expect_remote(client, "charged", "dear", "nightly", "powered")
-    # What a person sets for all is less than what is set for the file.
-    instance.run("policy", "set", "allow_constrained=true", "allow_expensive=true", "window=00:00-24:00")
-    with open(mount / "kept", "w") as file:
-        os.setxattr(mount / "kept", "user.moorage.window", CLOSED.encode())
-        file.write("content")
-    expect_remote(client, "charged", "cheap", "dear", "nightly", "powered")
-    expect_held(instance, "kept", "window")
-
-
-@pytest.mark.parametrize("key, value, reason", [("window", CLOSED, "window"), ("not-before", "+1h", "not-before")])
-def test_what_is_set_for_a_file_stops_it_while_it_is_sent(client, proxy, instance, seed, key, value, reason):
-    instance.configure(quiet_period="0s", upload_protocol="s3-multipart", part_size="5M")
-    proxy.limit(up=2 * MIB)
-    mount = instance.mount("s3://bucket")
-    for number, name in enumerate(["a", "b"]):
-        write_random_file(mount / name, 30 * MIB, seed + number)
-    wait_until(lambda: [upload["state"] for upload in instance.uploads()] == ["uploading"] * 2, PATIENCE, "both to begin")
-    os.setxattr(mount / "a", f"user.moorage.{key}", value.encode())
-    expect_held(instance, "a", reason)
-    expect_remote(client, "b")
-    proxy.limit()
-    count = proxy.body_bytes()
-    time.sleep(2)
-    assert proxy.body_bytes() == count
-    os.removexattr(mount / "a", f"user.moorage.{key}")
-    expect_remote(client, "a", "b")
-    # What was acknowledged is not sent again.
-    assert proxy.body_bytes() < 60 * MIB + 4 * 5 * MIB + MIB
 
 
 def test_priority_orders_what_waits(client, proxy, instance):
@@ -338,158 +255,6 @@ def test_a_deadline_opens_a_window_and_not_the_purse(client, instance):
     expect_remote(client, "a")
 
 
-def test_paths_go_by_rules_of_their_own(client, instance):
-    with open(instance.environment["MOORAGE_CONFIG"], "a") as file:
-        file.write(
-            f"""
-            [volume photos]
-            remote = s3://bucket
-            quiet_period = 0s
-            [path photos:*.raw]
-            window = {CLOSED}
-            [path photos:/urgent/*.raw]
-            window = 00:00-24:00
-            [path other:*]
-            window = {CLOSED}
-            """
-        )
-    mount = instance.mount("photos")
-    for name in ["a.raw", "b.txt", "urgent/c.raw"]:
-        write_small(mount, name)
-    expect_remote(client, "b.txt", "urgent/", "urgent/c.raw")
-    expect_held(instance, "a.raw", "window")
-    # A new name has other rules.
-    os.rename(mount / "a.raw", mount / "a.txt")
-    expect_remote(client, "a.txt", "b.txt", "urgent/", "urgent/c.raw")
-
-
-def test_rules_of_paths_and_files_are_shown_with_what_holds_them(client, instance):
-    with open(instance.environment["MOORAGE_CONFIG"], "a") as file:
-        file.write(
-            f"""
-            [volume photos]
-            remote = s3://bucket
-            quiet_period = 0s
-            battery_min = 35
-            [path photos:*.raw]
-            window = {CLOSED}
-            priority = 7
-            """
-        )
-    mount = instance.mount("photos")
-    write_small(mount, "a.raw")
-    with open(mount / "own", "w") as file:
-        os.setxattr(mount / "own", "user.moorage.window", CLOSED.encode())
-        os.setxattr(mount / "own", "user.moorage.discretionary", b"yes")
-        file.write("content")
-    expect_held(instance, "a.raw", "window")
-    expect_held(instance, "own", "window")
-    [volume] = instance.policy()["volumes"]
-    assert volume["holds"] == [] and volume["more_rules"] == 0 and volume["rules"]["battery_min"] == 35
-    path, own = volume["other_rules"]
-    assert path["name"] == "*.raw" and path["class"] == "background"
-    assert path["settings"] == {"window": CLOSED, "priority": 7}
-    assert own["name"] == f"files with discretionary=yes, window={CLOSED}" and own["class"] == "discretionary"
-    assert own["settings"] == {"window": CLOSED, "discretionary": True}
-    assert all([hold["reason"] for hold in rules["holds"]] == ["window"] for rules in (path, own))
-    text = instance.run("policy", "show").stdout
-    for words in ("uploads of *.raw (background): they are held\n    window since", f"otherwise: window={CLOSED}, priority=7",
-                  "(discretionary): they are held", "settings of paths photos:*.raw:"):
-        assert words in text, text
-    # What nothing goes by any more is not told, once all rows were looked at anew, as for what a person sets.
-    os.remove(mount / "own")
-    os.rename(mount / "a.raw", mount / "a.txt")
-    expect_remote(client, "a.txt")
-    instance.run("policy", "unset")
-    wait_until(lambda: instance.policy()["volumes"][0]["other_rules"] == [], 20, "the rules to be forgotten")
-
-
-def test_what_may_go_over_metered_networks_is_counted_over_restarts(client, proxy, instance, bus, seed):
-    files = 40
-    bus.network_manager(metered=1)
-    instance.configure(expensive_daily="2M", allow_expensive="true", quiet_period="0s")
-    proxy.limit(up=4 * MIB)
-    mount = instance.mount("s3://bucket")
-    for number in range(files):
-        write_random_file(mount / f"f{number:02}", MIB // 2, seed + number)
-
-
-    def held():
-        return [upload["path"] for upload in instance.uploads() if "quota" in str(upload["waiting"])]
-
-    wait_until(lambda: held(), PATIENCE, "the budget to be used")
-    # What is under way may end.
-    time.sleep(CLOSING)
-    count = len(keys(client))
-    assert 2 * MIB <= proxy.body_bytes() < 18 * MIB and len(held()) == files - count
-    instance.kill_flusher()
-    wait_until(lambda: len(held()) == files - count, PATIENCE, "what went to be counted still")
-    assert len(keys(client)) == count
-    instance.run("policy", "set", "expensive_daily=1G")
-    expect_remote(client, *[f"f{number:02}" for number in range(files)])
-
-
-def test_a_volume_has_a_budget_of_its_own(client, server, instance, bus, seed):
-    server.make_bucket("other")
-    network = bus.network_manager(metered=1)
-    instance.configure(allow_expensive="true", expensive_daily="1G", quiet_period="0s")
-    with open(instance.environment["MOORAGE_CONFIG"], "a") as file:
-        file.write("[volume small]\nremote = s3://bucket\nexpensive_daily = 6M\n")
-    small, other = instance.mount("small"), instance.mount("s3://other")
-    write_random_file(small / "first", 6 * MIB, seed)
-    expect_remote(client, "first")
-    wait_until(lambda: "quota" in instance.run("policy", "show", "--json").stdout, PATIENCE, "what went to be counted")
-    report = instance.policy()
-    budgets = [report["budget"]] + [volume["budget"] for volume in sorted(report["volumes"], key=lambda it: it["remote"])]
-    assert [budget["daily"]["limit"] for budget in budgets] == [1 << 30, 6 * MIB, None]
-    assert [budget["daily"]["used"] for budget in budgets] == [6 * MIB, 6 * MIB, 0]
-    assert [(budget["monthly"]["limit"], budget["monthly"]["used"]) for budget in budgets[:2]] == [(None, 6 * MIB)] * 2
-    until = {name: datetime.fromisoformat(budgets[0][name]["until"].replace("Z", "+00:00")) for name in ("daily", "monthly")}
-    assert datetime.now(timezone.utc) < until["daily"] <= until["monthly"]
-    text = instance.run("policy", "show").stdout
-    assert "metered networks, all volumes: 6 MiB of 1 GiB sent this day, until" in text
-    assert "\n  metered networks: 6 MiB of 6 MiB sent this day, until" in text
-    write_random_file(small / "second", 100, seed)
-    expect_held(instance, "second", "quota")
-    write_random_file(other / "free", 4 * MIB, seed)
-    wait_until(lambda: list(all_keys(client, "other")) == ["free"], PATIENCE, "another volume to go on")
-    instance.kill_flusher()
-    expect_held(instance, "second", "quota")
-    network.update(Metered="uint32 2")
-    expect_remote(client, "first", "second")
-
-
-def test_a_path_has_timeouts_of_its_own(client, proxy, instance, seed):
-    """Nothing moves: one is given up and tried again, two of which it is known that they may take long are not."""
-    instance.configure(quiet_period="0s", stall_timeout="5s", upload_protocol="put", retry_base="1s")
-    with open(instance.environment["MOORAGE_CONFIG"], "a") as file:
-        file.write("[volume v]\nremote = s3://bucket\n[path v:*.slow]\nstall_timeout = 5m\n")
-    names = ["a", "b.slow", "c"]
-    rules = [
-        proxy.rule("stall", method="PUT", path=f"/bucket/{name}", direction="request", after=65536, times="all")
-        for name in names
-    ]
-    mount = instance.mount("v")
-    for number, name in enumerate(names):
-        write_random_file(mount / name, 100, seed + number)
-        with open(mount / name, "ab") as file:
-            if name == "c":
-                os.setxattr(mount / name, "user.moorage.stall-timeout", b"300s")
-            # More than the sockets between hold.
-            file.write(bytes(32 * MIB))
-
-    def tries():
-        return [rule.matched() for rule in rules]
-
-    wait_until(lambda: tries()[0] >= 3, PATIENCE, "a request that stands still to be given up")
-    assert tries()[1:] == [1, 1]
-    for rule in rules:
-        rule.release()
-        rule.remove()
-    expect_remote(client, *names)
-    assert [len(proxy.requests("PUT object", f"/{name}")) for name in names[1:]] == [1, 1]
-
-
 def test_a_remote_that_does_not_answer_in_time_gets_less_at_once(client, proxy, instance):
     instance.configure(quiet_period="0s", upload_protocol="put", stall_timeout="5s", parallel_files=8)
     rule = proxy.rule("stall", method="PUT", path="/file", direction="request", after=65536, times="all")
@@ -506,21 +271,6 @@ def test_a_remote_that_does_not_answer_in_time_gets_less_at_once(client, proxy, 
     assert rule.matched() <= 12
     rule.remove()
     expect_remote(client, *names)
-
-
-def test_a_file_that_is_given_up_sooner_holds_up_no_other(client, proxy, instance):
-    instance.configure(quiet_period="0s", upload_protocol="put", retry_base="1s")
-    rule = proxy.rule("stall", method="PUT", path="/hasty", direction="request", after=65536, times="all")
-    mount = instance.mount("s3://bucket")
-    with open(mount / "hasty", "wb") as file:
-        os.setxattr(mount / "hasty", "user.moorage.stall-timeout", b"5s")
-        file.write(bytes(32 * MIB))
-    wait_until(lambda: instance.uploads()[0]["attempts"] >= 2, PATIENCE, "two failed attempts")
-    assert "too little data" in instance.uploads()[0]["error"]
-    with open(os.path.join(instance.directory("run"), "flusher.log")) as file:
-        assert "offline" not in file.read()
-    rule.remove()
-    expect_remote(client, "hasty")
 
 
 def test_whatever_a_wish_goes_before_is_told(client, proxy, instance, seed):
@@ -615,20 +365,3 @@ def test_what_has_time_waits_for_a_busy_and_hot_machine(client, instance):
     expect_held(instance, "later", "load")
     set_machine(5, 70_000)
     expect_remote(client, "later", "now")
-
-
-def test_a_path_waits_longer_after_a_failure_than_its_volume(client, proxy, instance):
-    with open(instance.environment["MOORAGE_CONFIG"], "a") as file:
-        file.write("retry_cap = 1s\n[path *:*.slow]\nretry_base = 1m\nretry_cap = 1h\n")
-    proxy.rule("respond", method="PUT", path="/bucket/a.slow", status=507, times="all")
-    proxy.rule("respond", method="PUT", path="/bucket/a.fast", status=507, times="all")
-    mount = instance.mount("s3://bucket")
-    write_small(mount, "a.slow")
-    write_small(mount, "a.fast")
-
-    def attempts():
-        return {upload["path"]: upload["attempts"] for upload in instance.uploads()}
-
-    wait_until(lambda: attempts().get("a.slow"), PATIENCE, "a first attempt")
-    wait_until(lambda: attempts()["a.fast"] >= 4, PATIENCE, "some attempts")
-    assert attempts()["a.slow"] == 1

@@ -6,8 +6,7 @@ import os
 import re
 import time
 
-import pytest
-from harness.machine import LOGIND, Bus
+from harness.machine import LOGIND
 from harness.processes import run, wait_until
 from harness.trees import sha256_of_object, write_file, write_random_file
 
@@ -30,14 +29,6 @@ class Logind:
 
     def announce(self, signal, value):
         self.service.call("org.freedesktop.DBus.Mock.EmitSignal", MANAGER, signal, "b", f"[<{str(value).lower()}>]")
-
-
-@pytest.fixture
-def bus(folder, stack, instance):
-    bus = Bus(folder)
-    stack.callback(bus.stop)
-    instance.environment["DBUS_SYSTEM_BUS_ADDRESS"] = bus.address
-    return bus
 
 
 def reasons(instance):

@@ -2,7 +2,6 @@
 # Copyright the Moorage authors
 """What a person and a program see of uploads while they go on."""
 
-import json
 import os
 import re
 import signal

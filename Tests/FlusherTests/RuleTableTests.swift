@@ -31,6 +31,34 @@ import Testing
         #expect(table.name(of: special) == "*.raw with battery_min=70, window=22:00-06:00")
     }
 
+    @Test func everyPatternThatMeansAPathAndTheFileItselfBoundWhatGoes() throws {
+        let paths = [
+            PathConditions(pattern: "*.raw", settings: ["expensive_daily": "5M"]),
+            PathConditions(pattern: "/big/", settings: ["expensive_daily": "7M", "expensive_monthly": "9M"]),
+        ]
+        func bounds(_ table: RuleTable, _ number: Int) -> [String] {
+            table.bounds[number].map { "\($0.name) \($0.limits.daily ?? 0) \($0.limits.monthly ?? 0)" }
+        }
+        var table = try table(paths)
+        #expect(!table.isBounded && table.bounds[0].isEmpty)
+        let both = table.number(for: ObjectKey("big/a.raw"), settings: "expensive_daily=2M", node: 4)
+        #expect(
+            bounds(table, both) == ["*.raw 5242880 0", "/big/ 7340032 9437184", "this file 2097152 0"]
+                && table.isBounded
+        )
+        let volume = table.bounds[both].map(\.owner)
+        let other = table.number(for: ObjectKey("big/b.raw"), settings: "expensive_daily=2M", node: 5)
+        #expect(other != both, "a file's budget is no other file's")
+        #expect(table.bounds[other].map(\.owner).prefix(2) == volume.prefix(2))
+        #expect(table.bounds[other].last?.owner != volume.last && table.filesWithBudgets == [0, 4, 5])
+        // Other settings of two files are the same rules.
+        let numbers = [6, 7].map { table.number(for: ObjectKey("a"), settings: "battery_min=3", node: $0) }
+        #expect(Set(numbers).count == 1)
+        let set = try PolicyOverrides.daily("1G")
+        table.override(by: set)
+        #expect(bounds(table, both) == ["/big/ 0 9437184", "this file 2097152 0"])
+    }
+
     @Test func rulesThatRowsGoByAreTheOnesOfPathsAndThenThoseOfFiles() throws {
         let paths = [PathConditions(pattern: "*.raw", settings: ["priority": "1"])]
         var table = try table(paths)
@@ -89,5 +117,14 @@ import Testing
         for (index, number) in again.enumerated() {
             #expect(table.rules[number].minimumCharge == (200 + index) % 100)
         }
+    }
+}
+
+extension PolicyOverrides {
+    /// What somebody set by hand for a day.
+    fileprivate static func daily(_ text: String) throws -> OptionValues {
+        var set = PolicyOverrides()
+        try set.set("expensive_daily", to: text, for: nil, now: Timestamp(seconds: 1))
+        return set.values
     }
 }

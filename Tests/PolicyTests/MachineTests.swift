@@ -176,3 +176,29 @@ import Testing
         #expect(!Preemption.letsFinish(remaining: 5_000_001, rate: 1_000_000))
     }
 }
+
+@Suite struct DepartedNetworkTests {
+    private func network(_ change: (inout NetworkFacts) -> Void) -> NetworkFacts {
+        var facts = NetworkFacts(at: Timestamp(seconds: 5))
+        change(&facts)
+        return facts
+    }
+
+    @Test func whatWasWorseCountsUntilTheEnd() {
+        let now = Timestamp(seconds: 6)
+        let bad = network {
+            $0.metered.observe(.guessedYes, source: "old", at: now)
+            $0.lowData.observe(.yes, source: "old", at: now)
+            $0.cellular.observe(.yes, source: "old", at: now)
+        }
+        let good = network {
+            $0.metered.observe(.no, source: "new", at: now)
+            $0.cellular.observe(.no, source: "new", at: now)
+        }
+        let departed = DepartedNetwork(bad, at: 100, settlingTime: 5)
+        #expect(departed.limit(good).metered == bad.metered && departed.limit(good).lowData == bad.lowData)
+        #expect(departed.limit(good).cellular == bad.cellular && departed.limit(good).connection == good.connection)
+        #expect(!departed.isOver(at: 104.9) && departed.isOver(at: 105))
+        #expect(DepartedNetwork(good, at: 0, settlingTime: 5).limit(bad) == bad, "what gets worse counts at once")
+    }
+}

@@ -60,8 +60,11 @@ enum PolicyText {
             "\(name.rawValue)=\(rules.settings[name]?.text(name.definition.kind) ?? "automatic")"
         }
         let difference = settings.isEmpty ? [] : ["    otherwise: \(Console.oneLine(settings.joined(separator: ", ")))"]
+        let budgets = (rules.budgets ?? []).flatMap { budget in
+            lines(budget, "    metered networks, \(Console.oneLine(budget.name ?? rules.name))")
+        }
         return ["  uploads of \(Console.oneLine(rules.name)) (\(rules.transferClass)): \(state)"]
-            + rules.holds.map { line($0, "    ") } + difference
+            + rules.holds.map { line($0, "    ") } + budgets + difference
     }
 
     private static func line(_ hold: UploadReport.Waiting, _ indent: String) -> String {

@@ -101,7 +101,9 @@ struct WaitingHint {
             let network = "goes on over a network that is not metered"
             let what = waiting.until == nil ? network : "\(network), or when the budget begins anew"
             let others = "moorage policy set expensive_daily=SIZE expensive_monthly=SIZE sets others"
-            return parts([what, others, Self.always])
+            let own = [OptionName.expensiveDaily, .expensiveMonthly].compactMap(takingBack)
+            // What is set for the file itself stands whatever is set for all.
+            return parts([what] + (own.isEmpty ? [others] : own) + [Self.always])
         case let reason:
             guard let gate = Self.gates[reason] else { return Self.texts[reason] }
             guard let details else { return parts([gate.sure, Self.always]) }

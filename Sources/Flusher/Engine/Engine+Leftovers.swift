@@ -13,13 +13,7 @@ extension Engine {
         guard let store = session.store, state.inspect({ $0.volumes[session.id]?.facts.isOpen ?? false }) else {
             return
         }
-        let settings = WorkSettings(
-            gate: gate,
-            parallelism: 1,
-            isAsPlanned: { _ in true },
-            host: options.host,
-            publish: { _ in }
-        )
+        let settings = WorkSettings.unattended(gate: gate, host: options.host)
         let job = RunningJob(row: RowID(volume: session.id, node: 0), path: .root)
         let work = RowWork(session: session, store: store, job: job, settings: settings)
         let sweep = LeftoverSweep(work: work) { (key) throws(JournalError) in

@@ -130,13 +130,7 @@ extension Engine {
     private func end(_ transfer: Transfer, _ session: VolumeSession, _ store: any ObjectStore) -> Bool {
         guard session.claim(transfer.id) else { return false }
         defer { session.release(transfer.id) }
-        let settings = WorkSettings(
-            gate: gate,
-            parallelism: 1,
-            isAsPlanned: { _ in true },
-            host: options.host,
-            publish: { _ in }
-        )
+        let settings = WorkSettings.unattended(gate: gate, host: options.host)
         let row = RowID(volume: session.id, node: transfer.node.value)
         let work = RowWork(
             session: session,

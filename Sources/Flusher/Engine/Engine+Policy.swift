@@ -206,7 +206,7 @@ extension Engine {
         func room(
             _ rules: TransferRules,
             _ facts: MachineFacts,
-            of volume: Volume,
+            _ bounds: [Bound],
             at moment: PolicyMoment
         ) -> TransferRoom {
             var room = TransferRoom()
@@ -215,14 +215,31 @@ extension Engine {
                 room.opens = room.closes.flatMap { windows.nextOpening(after: $0, moment.clock) }
                 room.closesNext = room.opens.flatMap { windows.closing(after: $0, moment.clock) }
             }
-            guard facts.metered.value.isMetered, let left = budgetRoom(of: volume, at: moment) else { return room }
+            guard facts.metered.value.isMetered, let left = amount(bounds, at: moment) else { return room }
             (room.bytes, room.refills, room.refill) = left
             return room
         }
 
+        /// The facts of the network that a volume's remote is reached through, without what a person says of them.
+        func network(of volume: Volume) -> NetworkFacts {
+            let network = observed.through(volume.interface).network
+            return volume.departed?.limit(network) ?? network
+        }
+
+        /// The facts that count for a volume, with what a person says of them.
+        func facts(now: Timestamp, of volume: Volume) -> MachineFacts {
+            var facts = observed
+            facts.network = network(of: volume)
+            return complete(facts, now: now)
+        }
+
         /// The facts, with what a person says of them; those for what leaves by an interface, where one is named.
         func facts(now: Timestamp, through interface: String? = nil) -> MachineFacts {
-            var facts = observed.through(interface)
+            complete(observed.through(interface), now: now)
+        }
+
+        private func complete(_ facts: MachineFacts, now: Timestamp) -> MachineFacts {
+            var facts = facts
             facts.pressure = pressure
             facts.heat = heat
             if let entry = overrides["metered"] {
@@ -240,6 +257,10 @@ extension Engine.State {
     /// Finds out why a volume's work is held now; returns what to tell when that is another reason than before.
     mutating func applyPolicy(to id: String, now: Timestamp) -> (volume: String, text: [String])? {
         guard var volume = volumes[id] else { return nil }
+        if let departed = volume.departed, departed.isOver(at: monotonicSeconds()) {
+            volume.departed = nil
+            volumes[id]?.departed = nil
+        }
         let before = volume.facts.held
         volume.facts.held = held(by: volume, now: now)
         guard volume.facts.held != before else { return nil }
@@ -269,7 +290,9 @@ extension Engine.State {
 
     /// Whether what holds work may change with the time alone.
     var isPolicyTimed: Bool {
-        volumes.values.contains { $0.rules.isTimed || policy.isBudgeted($0) || $0.portalHold != nil }
+        volumes.values.contains {
+            $0.rules.isTimed || policy.isBudgeted($0) || $0.portalHold != nil || $0.departed != nil
+        }
     }
 
     /// Why the machine's conditions hold the work of a volume, by the number of its rules.
@@ -278,9 +301,11 @@ extension Engine.State {
     }
 
     private func held(_ numbers: Range<Int>, by volume: Volume, now: Timestamp) -> [HeldRules] {
-        let facts = policy.facts(now: now, through: volume.interface)
-        let moment = PolicyMoment(now: now, clock: policy.clock, quota: policy.quota(of: volume, now: now))
+        let facts = policy.facts(now: now, of: volume)
+        let bounds = policy.bounds(of: volume)
         return numbers.map { number in
+            let bounds = bounds + policy.bounds(of: volume, number)
+            let moment = PolicyMoment(now: now, clock: policy.clock, quota: policy.quota(bounds, now: now))
             let rules = volume.rules.rules[number]
             let before = volume.facts.held.indices.contains(number) ? volume.facts.held[number] : HeldRules()
             func holds(_ isDiscretionary: Bool, _ before: [Waiting]) -> [Waiting] {
@@ -296,7 +321,7 @@ extension Engine.State {
                 discretionary: holds(true, before.discretionary),
                 risen: holds(false, before.risen),
                 isDiscretionary: rules.isDiscretionary,
-                room: policy.room(rules, facts, of: volume, at: moment)
+                room: policy.room(rules, facts, bounds, at: moment)
             )
         }
     }
@@ -305,7 +330,11 @@ extension Engine.State {
     mutating func apply(_ row: inout ScheduledRow, _ node: JournalNode) {
         let id = row.id.volume
         guard let before = volumes[id]?.rules.revision,
-            let number = volumes[id]?.rules.number(for: node.path, settings: node.schedule.settings),
+            let number = volumes[id]?.rules.number(
+                for: node.path,
+                settings: node.schedule.settings,
+                node: node.id.value
+            ),
             let rules = volumes[id]?.rules.rules[number]
         else { return }
         if volumes[id]?.rules.revision != before { noteNewRules(number, of: id) }
@@ -316,7 +345,7 @@ extension Engine.State {
         if row.priority == 0 { row.priority = rules.priority }
         if let size = rules.discretionarySize, row.facts.remaining >= size { row.facts.isDiscretionary = true }
         // Nobody asks where nothing ends.
-        guard rules.windows != nil || volumes[id].map(policy.isBudgeted) ?? false else { return }
+        guard rules.windows != nil || volumes[id].map({ policy.isBudgeted($0, number) }) ?? false else { return }
         row.facts.isWhole = volumes[id]?.session.sendsWhole(node) ?? false
     }
 

@@ -23,7 +23,7 @@ extension Engine {
                     holds: volume.facts.holds.map { UploadReport.Waiting($0) }
                 )
                 report.interface = volume.interface
-                report.otherRules = volume.otherRules(limit: Self.rulesLimit)
+                report.otherRules = state.policy.otherRules(of: volume, limit: Self.rulesLimit, now: now)
                 report.moreRules = max(0, volume.rules.special.count - Self.rulesLimit)
                 report.budget = state.policy.budgetReport(of: volume, now: now)
                 return report
@@ -43,18 +43,22 @@ extension Engine {
     private static let rulesLimit = 100
 }
 
-extension Volume {
-    /// The rules that some of its uploads go by in place of its own.
-    fileprivate func otherRules(limit: Int) -> [PolicyReport.Rules] {
-        rules.special.prefix(limit).map { number in
+extension Engine.PolicyState {
+    /// The rules that some of a volume's uploads go by in place of its own.
+    fileprivate func otherRules(of volume: Volume, limit: Int, now: Timestamp) -> [PolicyReport.Rules] {
+        let (rules, facts) = (volume.rules, volume.facts)
+        return rules.special.prefix(limit).map { number in
             let conditions = rules.conditions[number]
             let held = facts.held.indices.contains(number) ? facts.held[number] : HeldRules()
-            return PolicyReport.Rules(
+            let budgets = budgetReports(of: volume, number, now: now)
+            var report = PolicyReport.Rules(
                 name: rules.name(of: number) ?? "",
                 transferClass: rules.rules[number].transferClass.rawValue,
                 settings: UploadConditions.Difference(of: conditions, from: rules.conditions[0]),
                 holds: held.usual.map { UploadReport.Waiting($0) }
             )
+            report.budgets = budgets.isEmpty ? nil : budgets
+            return report
         }
     }
 }

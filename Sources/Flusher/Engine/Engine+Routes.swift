@@ -68,6 +68,15 @@ extension Engine {
                 let interface = old.interface.flatMap { ways.contains($0) ? $0 : nil } ?? ways.first
                 guard old.interface != interface else { continue }
                 state.volumes[id]?.interface = interface
+                if old.interface != nil {
+                    let network = state.policy.network(of: old)
+                    let settlingTime = ConditionState.settlingTime
+                    state.volumes[id]?.departed = DepartedNetwork(
+                        network,
+                        at: monotonicSeconds(),
+                        settlingTime: settlingTime
+                    )
+                }
                 isNews = true
                 if old.interface != nil, interface != nil { hasMoved = true }
             }

@@ -82,6 +82,7 @@ extension Engine {
                 if let old = state.volumes[description.id] {
                     volume.facts = old.facts
                     volume.interface = old.interface
+                    volume.departed = old.departed
                     // Numbers of rules would mean others.
                     if volume.rules.hasPatterns(of: old.rules) {
                         volume.rules = old.rules.with(description)

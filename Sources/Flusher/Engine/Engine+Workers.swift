@@ -50,7 +50,8 @@ extension Engine {
             parallelism: job.cancellation.pace == nil ? options.partsPerFile : 1,
             isAsPlanned: { [weak self] node in self?.state.inspect { $0.isAsPlanned(node, row.id) } ?? true },
             host: options.host,
-            publish: { [weak self] in self?.publish($0, of: job) }
+            publish: { [weak self] in self?.publish($0, of: job) },
+            sent: state.counter(of: row.id)
         )
         let work = RowWork(session: volume.session, store: store, job: job, settings: settings)
         return .some(Assignment(work: work, session: volume.session, row: row.id))

@@ -15,6 +15,8 @@ struct Volume: Sendable {
     var facts: VolumeFacts
     /// The network interface that its remote is reached through; nil: unknown, or this machine's own.
     var interface: String?
+    /// The network behind the interface that it was before, for a moment.
+    var departed: DepartedNetwork?
     /// What its rows go by.
     var rules: RuleTable
     /// The newest change of the journal taken in.
@@ -54,6 +56,8 @@ struct Volume: Sendable {
     var wasDrained = true
     /// How much was sent when it was counted last, in bytes.
     var countedBytes: Int64 = 0
+    /// The same of paths and files that have budgets of their own.
+    var budgetCounts: [BudgetOwner: BudgetCount] = [:]
     var space = SpaceWait()
     /// What the uploads that go by the same rules may send together, by their number.
     var limits: [Int: RateLimit] = [:]

@@ -5,6 +5,14 @@ internal import Base
 internal import Configuration
 internal import Policy
 
+/// What bounds how much of some paths, or of a file, goes over networks that cost.
+struct BudgetBound: Sendable {
+    var owner: BudgetOwner
+    /// What it is for, for people.
+    var name: String
+    var limits: ByteBudget.Limits
+}
+
 /// The rules that the rows of a volume go by: its own, those of the paths that some are set for, and those of single files.
 ///
 /// Rows know theirs by number, which stays what it is for as long as the patterns do, and some row goes by it.
@@ -15,8 +23,11 @@ struct RuleTable: Sendable {
         var patterns: [Int] = []
         /// What is set for the file, as the journal has it.
         var file: String?
+        /// The file's number in the journal, where it has a budget of its own; 0: any file.
+        var node: Int64 = 0
     }
 
+    private let volume: String
     private let own: UploadConditions
     private let patterns: [(pattern: PathPattern, values: OptionValues)]
     /// What each number is for; number 0 is the volume's.
@@ -29,6 +40,8 @@ struct RuleTable: Sendable {
     private var overrides = OptionValues()
     private(set) var conditions: [UploadConditions]
     private(set) var rules: [TransferRules]
+    /// What bounds how much goes over networks that cost by the rules of each number, besides what bounds the volume.
+    private(set) var bounds: [[BudgetBound]] = [[]]
 
     init(_ description: VolumeDescription, overrides: OptionValues) {
         var own = description.conditions ?? UploadConditions()
@@ -36,6 +49,7 @@ struct RuleTable: Sendable {
         own.connectTimeout = description.connectTimeout
         own.stallTimeout = description.stallTimeout
         self.own = own
+        volume = description.id
         self.overrides = overrides
         // The longer a pattern, the more special it is taken to be; of two as long the later one counts.
         patterns = (description.paths ?? []).enumerated().compactMap { index, path in
@@ -52,13 +66,17 @@ struct RuleTable: Sendable {
         self.overrides = overrides
         conditions = origins.map(conditions(of:))
         rules = zip(conditions, origins).map(Self.rules)
+        bounds = origins.map(bounds(of:))
     }
 
     /// The number of the rules for a path, and for a file with settings of its own; new rules get a new one.
-    mutating func number(for path: ObjectKey, settings: String? = nil) -> Int {
+    ///
+    /// `node`: the file's number in the journal, as a budget of its own is no other file's.
+    mutating func number(for path: ObjectKey, settings: String? = nil, node: Int64 = 0) -> Int {
         guard !patterns.isEmpty || settings != nil else { return 0 }
         let met = patterns.indices.filter { patterns[$0].pattern.matches(path.bytes) }
-        let origin = Origin(patterns: met, file: settings)
+        var origin = Origin(patterns: met, file: settings)
+        if let settings, !ByteBudget.Limits(FileSettings(settings).values).isEmpty { origin.node = node }
         if let number = numbers[origin] { return number }
         // A bound that only hundreds of patterns in many combinations reach.
         guard !free.isEmpty || origins.count < Self.limit else { return 0 }
@@ -67,6 +85,7 @@ struct RuleTable: Sendable {
         numbers[origin] = number
         conditions[number] = conditions(of: origin)
         rules[number] = Self.rules(conditions[number], origin)
+        bounds[number] = bounds(of: origin)
         revision += 1
         return number
     }
@@ -78,6 +97,7 @@ struct RuleTable: Sendable {
             origins[number] = Origin()
             conditions[number] = conditions[0]
             rules[number] = rules[0]
+            bounds[number] = []
             free.insert(number)
             revision += 1
         }
@@ -99,6 +119,7 @@ struct RuleTable: Sendable {
         origins.append(Origin())
         conditions.append(conditions[0])
         rules.append(rules[0])
+        bounds.append([])
         return origins.count - 1
     }
 
@@ -131,6 +152,12 @@ struct RuleTable: Sendable {
         return "\(pattern ?? "files") \(text)"
     }
 
+    /// Whether paths or files have budgets of their own.
+    var isBounded: Bool { bounds.contains { !$0.isEmpty } }
+
+    /// The files that have budgets of their own, by their numbers in the journal.
+    var filesWithBudgets: Set<Int64> { Set(origins.map(\.node)) }
+
     /// Whether a file that rules of a number are for has this setting of its own.
     func isOfFile(_ number: Int, _ name: OptionName) -> Bool {
         origins.indices.contains(number) && FileSettings(origins[number].file)[name] != nil
@@ -143,6 +170,23 @@ struct RuleTable: Sendable {
         let special = origin.patterns.reduce(OptionValues()) { $0.overridden(by: patterns[$1].values) }
         let others = own.overridden(by: special).overridden(by: overrides)
         return others.overridden(by: FileSettings(origin.file).values)
+    }
+
+    /// What counts for the files of an origin: every pattern that means them.
+    ///
+    /// What a person set for all goes before what is set for paths, and is counted of all; what is set for a file goes
+    /// before both.
+    private func bounds(of origin: Origin) -> [BudgetBound] {
+        var found = origin.patterns.map { index in
+            let text = patterns[index].pattern.text
+            let limits = ByteBudget.Limits(patterns[index].values).without(ByteBudget.Limits(overrides))
+            return BudgetBound(owner: .pattern(text, volume: volume), name: text, limits: limits)
+        }
+        if let file = origin.file {
+            let limits = ByteBudget.Limits(FileSettings(file).values)
+            found.append(BudgetBound(owner: .file(origin.node, volume: volume), name: "this file", limits: limits))
+        }
+        return found.filter { !$0.limits.isEmpty }
     }
 
     private static func rules(_ conditions: UploadConditions, _ origin: Origin) -> TransferRules {
@@ -169,5 +213,16 @@ extension TransferRules {
             deadline: conditions.deadline.flatMap { TimeRule(parsing: $0) },
             priority: conditions.priority
         )
+    }
+}
+
+extension ByteBudget.Limits {
+    init(_ values: OptionValues) {
+        self.init(daily: values.number(.expensiveDaily), monthly: values.number(.expensiveMonthly))
+    }
+
+    /// The same but for those that others have too.
+    fileprivate func without(_ others: ByteBudget.Limits) -> ByteBudget.Limits {
+        ByteBudget.Limits(daily: others.daily == nil ? daily : nil, monthly: others.monthly == nil ? monthly : nil)
     }
 }

@@ -116,6 +116,15 @@ struct WorkSettings: Sendable {
     let host: String
     /// Tells clients what happened.
     let publish: @Sendable (WorkEvent) -> Void
+    /// Where what is sent of a row is counted; nil: for its volume alone.
+    var sent: SentBytes?
+}
+
+extension WorkSettings {
+    /// Those of work that sends nothing of a row and tells nobody.
+    static func unattended(gate: RequestGate, host: String) -> WorkSettings {
+        WorkSettings(gate: gate, parallelism: 1, isAsPlanned: { _ in true }, host: host, publish: { _ in })
+    }
 }
 
 /// What a piece of work has to tell.

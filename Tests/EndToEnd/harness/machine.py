@@ -145,3 +145,13 @@ def write_supplies(root, **supplies):
         for attribute, value in attributes.items():
             with open(os.path.join(folder, attribute), "w") as file:
                 file.write(f"{value}\n")
+
+
+def add_connection(manager, name):
+    """Makes the connection that is in use have an object, with a name; returns its path."""
+    path = "/org/freedesktop/NetworkManager/ActiveConnection/7"
+    values = f"{{'Id': <'{name}'>, 'Type': <'802-11-wireless'>}}"
+    manager.call("org.freedesktop.DBus.Mock.AddObject", path, f"{manager.name}.Connection.Active", values, "[]")
+    # The mock cannot tell of a path that changes.
+    manager.call("org.freedesktop.DBus.Mock.AddProperty", manager.name, "PrimaryConnection", f"<objectpath '{path}'>")
+    return path

@@ -77,11 +77,11 @@ class Calls:
     def map(self, slot, offset, start, length, synced):
         """Returns what the mapping showed before.
 
-        What cannot be read is an error of read(2) first: in the mapping it would be a SIGBUS.
+        What cannot be read is an error of read(2) first, of whichever byte: in the mapping it would be a SIGBUS.
         """
         descriptor = self.descriptors[slot]
         size = os.fstat(descriptor).st_size
-        os.pread(descriptor, size, 0)
+        self.read_on(slot, 0, size)
         with mmap.mmap(descriptor, size) as memory:
             before = memory[:]
             memory[offset:offset + length] = piece(start, length)
