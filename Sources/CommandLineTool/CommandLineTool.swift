@@ -47,11 +47,9 @@ package enum CommandLineTool {
 
     /// Arguments are UTF-8, as object keys are: what was mended would be the name of something else.
     private static func checkEncoding() throws(CommandFailure) {
-        for index in 1..<max(1, Int(CommandLine.argc)) {
-            guard let pointer = CommandLine.unsafeArgv[index], String(validatingCString: pointer) == nil else {
-                continue
-            }
-            throw .usage("\(String(cString: pointer)): not UTF-8; give arguments and paths in UTF-8")
+        for word in ProgramArguments.bytes().dropFirst() where String(validating: word, as: UTF8.self) == nil {
+            let text = String(decoding: word, as: UTF8.self)
+            throw .usage("\(text): not UTF-8; give arguments and paths in UTF-8")
         }
     }
 

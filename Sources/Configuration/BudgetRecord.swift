@@ -18,7 +18,7 @@ package enum BudgetRecord {
         var monthBytes: Int64
         /// Of each volume; nil from an earlier version, and in what is one volume's.
         var volumes: [String: Document]?
-        /// Of a volume: what went of its files, by the patterns that mean them, and of single ones, by their number.
+        /// Of a volume: what went of its files, by the patterns that mean them, and by what is set for themselves.
         var patterns: [String: Document]?
         var files: [String: Document]?
 
@@ -36,7 +36,7 @@ package enum BudgetRecord {
                 switch owner {
                 case .volume(let id): volumes[id] = Document(budget)
                 case .pattern(let text, let id): patterns[id, default: [:]][text] = Document(budget)
-                case .file(let number, let id): files[id, default: [:]]["\(number)"] = Document(budget)
+                case .files(let text, let id): files[id, default: [:]][text] = Document(budget)
                 }
             }
             for (id, own) in patterns { volumes[id, default: Document()].patterns = own }
@@ -51,15 +51,13 @@ package enum BudgetRecord {
             for (id, volume) in volumes ?? [:] {
                 owners[.volume(id)] = volume.budget
                 for (text, own) in volume.patterns ?? [:] { owners[.pattern(text, volume: id)] = own.budget }
-                for (text, own) in volume.files ?? [:] {
-                    if let number = Int64(text) { owners[.file(number, volume: id)] = own.budget }
-                }
+                for (text, own) in volume.files ?? [:] { owners[.files(text, volume: id)] = own.budget }
             }
             return ByteBudgets(all: budget, owners: owners)
         }
     }
 
-    /// The most bytes that a record may have: of ten thousand files.
+    /// The most bytes that a record may have.
     private static let limit = 4 << 20
 
     /// Reads what ``save(_:to:)`` wrote; nil where there is no file, throws where it cannot be understood.

@@ -8,8 +8,8 @@ package enum BudgetOwner: Hashable, Sendable {
     case volume(String)
     /// The files of a volume that a pattern means.
     case pattern(String, volume: String)
-    /// One file of a volume, by its number in the volume's journal.
-    case file(Int64, volume: String)
+    /// The files of a volume for which themselves the same is set, by what that is.
+    case files(String, volume: String)
 }
 
 /// What went over networks that cost, of all volumes together and of each owner of a budget; a pure value.
@@ -29,20 +29,18 @@ package struct ByteBudgets: Hashable, Sendable {
     package mutating func note(_ bytes: Int64, of owner: BudgetOwner, at now: Timestamp, _ clock: any LocalClock) {
         if case .volume = owner { all.note(bytes, at: now, clock) }
         owners[owner, default: ByteBudget()].note(bytes, at: now, clock)
+        guard owners.count > Self.limit else { return }
+        let others = owners.filter { if case .volume = $0.key { false } else { $0.key != owner } }
+        if let least = others.min(by: { $0.value.monthBytes < $1.value.monthBytes }) { owners[least.key] = nil }
     }
+
+    /// Of more owners those of which least went are forgotten; so many are never in use at once.
+    private static let limit = 5_000
 
     /// Begins new days and months when their time has come, and forgets those of which nothing went.
     package mutating func turn(at now: Timestamp, _ clock: any LocalClock) {
         all.turn(at: now, clock)
         for owner in owners.keys { owners[owner]?.turn(at: now, clock) }
         owners = owners.filter { $0.value.monthBytes > 0 }
-    }
-
-    /// Forgets the files of a volume but those: what is remote does not come back under its number.
-    package mutating func keepFiles(_ files: Set<Int64>, of volume: String) {
-        owners = owners.filter { owner, _ in
-            guard case .file(let file, volume) = owner else { return true }
-            return files.contains(file)
-        }
     }
 }

@@ -71,7 +71,7 @@ package struct MachineFacts: Hashable, Sendable {
     /// The charge of the battery in percent, 0 to 100; nil: unknown, or none there.
     package var charge: Fact<Int?>
     package var profile: Fact<Profile>
-    /// Whether programs wait for a processor or a disk.
+    /// Whether programs wait for a processor, a disk or memory.
     package var pressure: Fact<Answer>
     /// Whether the machine is so hot that it is slowed down.
     package var heat: Fact<Answer>

@@ -19,22 +19,18 @@ import Testing
         budgets.note(5, of: .volume("one"), at: now, clock)
         budgets.note(7, of: .volume("two"), at: now, clock)
         budgets.note(3, of: .pattern("*.iso", volume: "two"), at: now, clock)
-        budgets.note(2, of: .file(9, volume: "two"), at: now, clock)
-        budgets.note(1, of: .file(9, volume: "one"), at: now, clock)
+        budgets.note(2, of: .files("2M", volume: "two"), at: now, clock)
+        budgets.note(1, of: .files("2M", volume: "one"), at: now, clock)
         try BudgetRecord.save(budgets, to: path)
         let loaded = try #require(try BudgetRecord.load(path))
         #expect(loaded == budgets && loaded.all.dayBytes == 12 && loaded[.volume("two")].monthBytes == 7)
         #expect(loaded[.volume("three")].hold(.init(daily: 1), at: now, clock) == nil)
         #expect(loaded[.volume("two")].hold(.init(daily: 7), at: now, clock)?.reason == .quota)
-        let files = loaded[.file(9, volume: "two")]
+        let files = loaded[.files("2M", volume: "two")]
         #expect(
             files.hold(.init(daily: 2), at: now, clock, name: "this file")?.detail
                 == "of the day, 2 bytes for this file"
         )
-        // Of the other volume's files nothing is forgotten.
-        budgets.keepFiles([8], of: "two")
-        #expect(budgets[.file(9, volume: "two")].dayBytes == 0 && budgets[.file(9, volume: "one")].dayBytes == 1)
-        #expect(budgets[.pattern("*.iso", volume: "two")].dayBytes == 3)
         // A month later nothing is left of it.
         budgets.turn(at: now.advanced(bySeconds: 40 * 86_400), clock)
         #expect(budgets.owners.isEmpty && budgets.all.monthBytes == 0)

@@ -95,14 +95,15 @@ def test_paths_and_files_have_budgets_of_their_own(client, instance, bus, seed):
         [volume] = instance.policy()["volumes"]
         [rules] = [rules for rules in volume["other_rules"] if rules["name"] == "*.iso"]
         [budget] = rules["budgets"]
-        return budget["name"], budget["daily"]["limit"], budget["daily"]["used"]
+        assert (budget["name"], budget["daily"]["limit"]) == ("*.iso", 6 * MIB)
+        return budget["daily"]["used"], [hold["reason"] for hold in rules["holds"]]
 
-    wait_until(lambda: counted() == ("*.iso", 6 * MIB, 6 * MIB), PATIENCE, "what went to be counted")
+    wait_until(lambda: counted() == (6 * MIB, ["quota"]), PATIENCE, "what went to be counted")
     write_small(mount, "b.iso")
     expect_held(instance, "b.iso", "quota")
-    # What they do not mean goes on, a file for which as much is set, too.
+    # What they do not mean goes on, a file for which more is set, too.
     with open(mount / "other", "wb") as file:
-        os.setxattr(mount / "other", "user.moorage.expensive-daily", b"2M")
+        os.setxattr(mount / "other", "user.moorage.expensive-daily", b"5M")
         file.write(bytes(MIB))
     write_random_file(mount / "free", 4 * MIB, seed)
     expect_remote(client, "a.iso", "free", "other")
@@ -119,3 +120,31 @@ def test_paths_and_files_have_budgets_of_their_own(client, instance, bus, seed):
     expect_held(instance, "own", "quota")
     network.update(Metered="uint32 2")
     expect_remote(client, "a.iso", "b.iso", "free", "other", "own")
+
+
+def test_a_budget_counts_for_what_is_under_way(client, proxy, instance, bus, seed):
+    """It is set for a file while that is being sent: what goes from then on is counted, and at its end nothing does."""
+    bus.network_manager(metered=1)
+    instance.configure(allow_expensive="true", quiet_period="0s", upload_protocol="s3-multipart", part_size="5M", parallel_parts=1)
+    proxy.limit(up=2 * MIB)
+    mount = instance.mount("s3://bucket")
+    write_random_file(mount / "big", 60 * MIB, seed)
+    wait_until(lambda: proxy.body_bytes() > 4 * MIB, PATIENCE, "an upload under way")
+    os.setxattr(mount / "big", "user.moorage.expensive-daily", b"8M")
+    expect_held(instance, "big", "quota")
+    assert "for files with expensive_daily=8M" in waiting(instance, "big")[0]["detail"]
+    time.sleep(CLOSING)
+    count = proxy.body_bytes()
+    assert count < 40 * MIB
+    time.sleep(2)
+    assert proxy.body_bytes() == count
+    # Every change of what is set has all rows looked at anew, also those that are written.
+    with open(mount / "big", "r+b") as file:
+        file.write(b"again")
+        instance.run("policy", "set", "priority=1")
+        time.sleep(3)
+    wait_until(lambda: waiting(instance, "big"), PATIENCE, "it to be closed")
+    expect_held(instance, "big", "quota")
+    os.removexattr(mount / "big", "user.moorage.expensive-daily")
+    proxy.limit()
+    expect_remote(client, "big")

@@ -37,26 +37,23 @@ import Testing
             PathConditions(pattern: "/big/", settings: ["expensive_daily": "7M", "expensive_monthly": "9M"]),
         ]
         func bounds(_ table: RuleTable, _ number: Int) -> [String] {
-            table.bounds[number].map { "\($0.name) \($0.limits.daily ?? 0) \($0.limits.monthly ?? 0)" }
+            table.bounds[number].map { "\($0.name): \($0.limits.daily ?? 0) \($0.limits.monthly ?? 0)" }
         }
         var table = try table(paths)
         #expect(!table.isBounded && table.bounds[0].isEmpty)
-        let both = table.number(for: ObjectKey("big/a.raw"), settings: "expensive_daily=2M", node: 4)
-        #expect(
-            bounds(table, both) == ["*.raw 5242880 0", "/big/ 7340032 9437184", "this file 2097152 0"]
-                && table.isBounded
-        )
-        let volume = table.bounds[both].map(\.owner)
-        let other = table.number(for: ObjectKey("big/b.raw"), settings: "expensive_daily=2M", node: 5)
-        #expect(other != both, "a file's budget is no other file's")
-        #expect(table.bounds[other].map(\.owner).prefix(2) == volume.prefix(2))
-        #expect(table.bounds[other].last?.owner != volume.last && table.filesWithBudgets == [0, 4, 5])
-        // Other settings of two files are the same rules.
-        let numbers = [6, 7].map { table.number(for: ObjectKey("a"), settings: "battery_min=3", node: $0) }
-        #expect(Set(numbers).count == 1)
-        let set = try PolicyOverrides.daily("1G")
-        table.override(by: set)
-        #expect(bounds(table, both) == ["/big/ 0 9437184", "this file 2097152 0"])
+        let both = table.number(for: ObjectKey("big/a.raw"), settings: "expensive_daily=2M")
+        let own = "files with expensive_daily=2M: 2097152 0"
+        #expect(bounds(table, both) == ["*.raw: 5242880 0", "/big/: 7340032 9437184", own] && table.isBounded)
+        // Files for which the same is set share it, whatever else is set.
+        let other = table.number(for: ObjectKey("b.raw"), settings: "battery_min=3\nexpensive_daily=2M")
+        #expect(Set(table.bounds[other].map(\.owner)).subtracting(table.bounds[both].map(\.owner)).isEmpty)
+        #expect(bounds(table, other) == ["*.raw: 5242880 0", own])
+        // What is set for now stands in place of what is set for paths, where it is counted all the same.
+        table.override(by: try PolicyOverrides.daily("1G"))
+        #expect(bounds(table, both) == ["*.raw: 0 0", "/big/: 0 9437184", own])
+        let plain = table.number(for: ObjectKey("c.raw"))
+        table.keep(only: [plain])
+        #expect(bounds(table, plain) == ["*.raw: 0 0"] && !table.isBounded)
     }
 
     @Test func rulesThatRowsGoByAreTheOnesOfPathsAndThenThoseOfFiles() throws {

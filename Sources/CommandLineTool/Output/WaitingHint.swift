@@ -101,9 +101,12 @@ struct WaitingHint {
             let network = "goes on over a network that is not metered"
             let what = waiting.until == nil ? network : "\(network), or when the budget begins anew"
             let others = "moorage policy set expensive_daily=SIZE expensive_monthly=SIZE sets others"
-            let own = [OptionName.expensiveDaily, .expensiveMonthly].compactMap(takingBack)
-            // What is set for the file itself stands whatever is set for all.
-            return parts([what] + (own.isEmpty ? [others] : own) + [Self.always])
+            // What is set for the file itself stands whatever is set for all. Of what does not fit it is not told into
+            // which.
+            let detail = waiting.detail ?? ""
+            let isOfFile = detail.contains(" for files with ")
+            let own = isOfFile || detail.contains("do not fit") ? OptionName.budgets.map(takingBack) : []
+            return parts([what, isOfFile ? nil : others] + own + [Self.always])
         case let reason:
             guard let gate = Self.gates[reason] else { return Self.texts[reason] }
             guard let details else { return parts([gate.sure, Self.always]) }

@@ -24,19 +24,9 @@ package final class SentBytes: Sendable {
         for other in others { other.add(bytes) }
     }
     var total: Int64 { count.load(ordering: .relaxed) }
-}
 
-/// What was sent for an owner of a budget, and how much of it was counted.
-struct BudgetCount: Sendable {
-    let sent = SentBytes()
-    var counted: Int64 = 0
-
-    /// How much went since the last time.
-    mutating func take() -> Int64 {
-        let total = sent.total
-        defer { counted = total }
-        return max(0, total - counted)
-    }
+    /// The bytes since this was asked last.
+    func take() -> Int64 { count.exchange(0, ordering: .relaxed) }
 }
 
 extension Engine {
@@ -60,16 +50,12 @@ extension Engine {
     ///
     /// `isLast`: all of it is written down, otherwise only what is worth it.
     func countSentBytes(isLast: Bool = false) {
-        let clock = SystemLocalClock()
         let budgets: ByteBudgets? = state.inspect { state in
-            let now = Timestamp.now()
-            let news = state.takeCostlyBytes(now)
-            guard !news.isEmpty else {
-                return isLast && state.policy.budgets != state.policy.savedBudgets ? state.policy.budgets : nil
-            }
-            for (owner, bytes) in news { state.policy.budgets.note(bytes, of: owner, at: now, clock) }
-            let unsaved = state.policy.budgets.all.monthBytes - state.policy.savedBudgets.all.monthBytes
-            return isLast || !(0..<Self.uncounted).contains(unsaved) ? state.policy.budgets : nil
+            for row in state.jobs.keys { state.noteSent(of: row) }
+            let (budgets, saved) = (state.policy.budgets, state.policy.savedBudgets)
+            let unsaved = budgets.all.monthBytes - saved.all.monthBytes
+            guard isLast || !(0..<Self.uncounted).contains(unsaved), budgets != saved else { return nil }
+            return budgets
         }
         if let budgets { save(budgets) }
     }
@@ -93,7 +79,7 @@ extension Engine.PolicyState {
 
     /// Whether anything bounds what goes by rules of a number.
     func isBudgeted(_ volume: Volume, _ number: Int) -> Bool {
-        !bounds(of: volume).isEmpty || !volume.rules.bounds[number].isEmpty
+        !bounds(of: volume).isEmpty || !bounds(of: volume, number).isEmpty
     }
 
     typealias Bound = (budget: ByteBudget, limits: ByteBudget.Limits, name: String?)
@@ -106,7 +92,7 @@ extension Engine.PolicyState {
 
     /// What bounds besides what goes by rules of a number: the amounts of paths, and of the file.
     func bounds(of volume: Volume, _ number: Int) -> [Bound] {
-        volume.rules.bounds[number].map { (budgets[$0.owner], $0.limits, $0.name) }
+        volume.rules.bounds[number].map { (budgets[$0.owner], $0.limits, $0.name) }.filter { !$0.limits.isEmpty }
     }
 
     /// Why nothing more may go over networks that cost, as far as amounts go: what lasts longest.
@@ -172,44 +158,18 @@ extension Engine.PolicyState {
 }
 
 extension Engine.State {
-    /// Where what is sent of a row is counted; nil: for its volume alone.
-    mutating func counter(of row: RowID) -> SentBytes? {
-        guard var volume = volumes[row.volume] else { return nil }
-        let number = scheduler.row(row)?.facts.rules ?? 0
-        guard volume.rules.bounds.indices.contains(number), !volume.rules.bounds[number].isEmpty else { return nil }
-        let counts = volume.rules.bounds[number].map { bound in
-            let count = volume.budgetCounts[bound.owner] ?? BudgetCount()
-            volume.budgetCounts[bound.owner] = count
-            return count.sent
+    /// Counts what went of a row that is worked on since the last time, where that costs, for all that it goes by now.
+    mutating func noteSent(of row: RowID) {
+        guard let bytes = jobs[row]?.sent.take(), bytes > 0 else { return }
+        let now = Timestamp.now()
+        guard policy.facts(now: now, through: volumes[row.volume]?.interface).metered.value.isMetered else { return }
+        var owners: Set<BudgetOwner> = [.volume(row.volume)]
+        if let bounds = volumes[row.volume]?.rules.bounds, let number = scheduler.row(row)?.facts.rules,
+            bounds.indices.contains(number)
+        {
+            owners.formUnion(bounds[number].map(\.owner))
         }
-        volumes[row.volume] = volume
-        return SentBytes(of: [volume.session.sent] + counts)
-    }
-
-    /// Forgets what went of files that are not waited for any more.
-    mutating func forgetBudgets(of id: String) {
-        guard let files = volumes[id]?.rules.filesWithBudgets else { return }
-        policy.budgets.keepFiles(files, of: id)
-        let counts = volumes[id]?.budgetCounts.filter { owner, _ in
-            guard case .file(let file, _) = owner else { return true }
-            return files.contains(file)
-        }
-        volumes[id]?.budgetCounts = counts ?? [:]
-    }
-
-    /// How many bytes went over networks that cost since the last time, by whose budget they count for.
-    fileprivate mutating func takeCostlyBytes(_ now: Timestamp) -> [BudgetOwner: Int64] {
-        var costly: [BudgetOwner: Int64] = [:]
-        for (id, known) in volumes {
-            var volume = known
-            let isCostly = policy.facts(now: now, through: volume.interface).metered.value.isMetered
-            let total = volume.session.sent.total
-            var news = [BudgetOwner.volume(id): max(0, total - volume.countedBytes)]
-            volume.countedBytes = total
-            for owner in known.budgetCounts.keys { news[owner] = volume.budgetCounts[owner]?.take() }
-            volumes[id] = volume
-            if isCostly { costly.merge(news.filter { $0.value > 0 }) { $1 } }
-        }
-        return costly
+        let clock = SystemLocalClock()
+        for owner in owners { policy.budgets.note(bytes, of: owner, at: now, clock) }
     }
 }

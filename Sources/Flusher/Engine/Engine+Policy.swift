@@ -330,11 +330,7 @@ extension Engine.State {
     mutating func apply(_ row: inout ScheduledRow, _ node: JournalNode) {
         let id = row.id.volume
         guard let before = volumes[id]?.rules.revision,
-            let number = volumes[id]?.rules.number(
-                for: node.path,
-                settings: node.schedule.settings,
-                node: node.id.value
-            ),
+            let number = volumes[id]?.rules.number(for: node.path, settings: node.schedule.settings),
             let rules = volumes[id]?.rules.rules[number]
         else { return }
         if volumes[id]?.rules.revision != before { noteNewRules(number, of: id) }

@@ -62,7 +62,6 @@ extension Engine {
         state.update { state in
             state.forgetRows(of: session.id, except: known)
             state.forgetRules(of: session.id)
-            if isWhole { state.forgetBudgets(of: session.id) }
             state.volumes[session.id]?.seen = sequence
             state.volumes[session.id]?.hasMore = !isWhole
             state.volumes[session.id]?.reloadAt = monotonicSeconds() + (isWhole ? 60 : 2)

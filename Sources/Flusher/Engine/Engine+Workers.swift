@@ -50,8 +50,7 @@ extension Engine {
             parallelism: job.cancellation.pace == nil ? options.partsPerFile : 1,
             isAsPlanned: { [weak self] node in self?.state.inspect { $0.isAsPlanned(node, row.id) } ?? true },
             host: options.host,
-            publish: { [weak self] in self?.publish($0, of: job) },
-            sent: state.counter(of: row.id)
+            publish: { [weak self] in self?.publish($0, of: job) }
         )
         let work = RowWork(session: volume.session, store: store, job: job, settings: settings)
         return .some(Assignment(work: work, session: volume.session, row: row.id))
@@ -121,6 +120,7 @@ extension Engine {
                 state.refusals[row] = nil
                 state.exempt.remove(row)
             }
+            state.noteSent(of: row)
             state.jobs[row] = nil
             // What a person asked for is not done by one round of several; what is written anew is another thing.
             let isSame = state.scheduler.row(row)?.facts.changed == node?.changedAt && node?.schedule.isPaused == false
@@ -161,6 +161,7 @@ extension Engine {
     private func giveBack(_ row: RowID, on blocker: RowID? = nil, for seconds: Double = 0.5, detail: String) {
         noteEnd(of: row)
         state.update { state in
+            state.noteSent(of: row)
             state.jobs[row] = nil
             state.scheduler.block(row, on: blocker, for: seconds, detail: detail, now: .now())
         }

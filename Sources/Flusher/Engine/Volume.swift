@@ -54,10 +54,6 @@ struct Volume: Sendable {
     var recoverAt: Double = 0
     var hasOpenRows = false
     var wasDrained = true
-    /// How much was sent when it was counted last, in bytes.
-    var countedBytes: Int64 = 0
-    /// The same of paths and files that have budgets of their own.
-    var budgetCounts: [BudgetOwner: BudgetCount] = [:]
     var space = SpaceWait()
     /// What the uploads that go by the same rules may send together, by their number.
     var limits: [Int: RateLimit] = [:]

@@ -10,6 +10,7 @@ struct BudgetBound: Sendable {
     var owner: BudgetOwner
     /// What it is for, for people.
     var name: String
+    /// None: what goes is counted, and bounded by what somebody set for now.
     var limits: ByteBudget.Limits
 }
 
@@ -23,8 +24,6 @@ struct RuleTable: Sendable {
         var patterns: [Int] = []
         /// What is set for the file, as the journal has it.
         var file: String?
-        /// The file's number in the journal, where it has a budget of its own; 0: any file.
-        var node: Int64 = 0
     }
 
     private let volume: String
@@ -70,13 +69,10 @@ struct RuleTable: Sendable {
     }
 
     /// The number of the rules for a path, and for a file with settings of its own; new rules get a new one.
-    ///
-    /// `node`: the file's number in the journal, as a budget of its own is no other file's.
-    mutating func number(for path: ObjectKey, settings: String? = nil, node: Int64 = 0) -> Int {
+    mutating func number(for path: ObjectKey, settings: String? = nil) -> Int {
         guard !patterns.isEmpty || settings != nil else { return 0 }
         let met = patterns.indices.filter { patterns[$0].pattern.matches(path.bytes) }
-        var origin = Origin(patterns: met, file: settings)
-        if let settings, !ByteBudget.Limits(FileSettings(settings).values).isEmpty { origin.node = node }
+        let origin = Origin(patterns: met, file: settings)
         if let number = numbers[origin] { return number }
         // A bound that only hundreds of patterns in many combinations reach.
         guard !free.isEmpty || origins.count < Self.limit else { return 0 }
@@ -152,11 +148,8 @@ struct RuleTable: Sendable {
         return "\(pattern ?? "files") \(text)"
     }
 
-    /// Whether paths or files have budgets of their own.
-    var isBounded: Bool { bounds.contains { !$0.isEmpty } }
-
-    /// The files that have budgets of their own, by their numbers in the journal.
-    var filesWithBudgets: Set<Int64> { Set(origins.map(\.node)) }
+    /// Whether a budget of paths or files bounds anything now.
+    var isBounded: Bool { bounds.contains { $0.contains { !$0.limits.isEmpty } } }
 
     /// Whether a file that rules of a number are for has this setting of its own.
     func isOfFile(_ number: Int, _ name: OptionName) -> Bool {
@@ -172,21 +165,24 @@ struct RuleTable: Sendable {
         return others.overridden(by: FileSettings(origin.file).values)
     }
 
-    /// What counts for the files of an origin: every pattern that means them.
+    /// The budgets that count for the files of an origin: those of every pattern that means them, and their own.
     ///
-    /// What a person set for all goes before what is set for paths, and is counted of all; what is set for a file goes
-    /// before both.
+    /// What a person set for all stands in place of what is set for paths, and is counted of all.
     private func bounds(of origin: Origin) -> [BudgetBound] {
-        var found = origin.patterns.map { index in
+        var found: [BudgetBound] = []
+        for index in origin.patterns {
+            let limits = ByteBudget.Limits(patterns[index].values)
+            guard !limits.isEmpty else { continue }
             let text = patterns[index].pattern.text
-            let limits = ByteBudget.Limits(patterns[index].values).without(ByteBudget.Limits(overrides))
-            return BudgetBound(owner: .pattern(text, volume: volume), name: text, limits: limits)
+            let left = limits.without(ByteBudget.Limits(overrides))
+            found.append(BudgetBound(owner: .pattern(text, volume: volume), name: text, limits: left))
         }
-        if let file = origin.file {
-            let limits = ByteBudget.Limits(FileSettings(file).values)
-            found.append(BudgetBound(owner: .file(origin.node, volume: volume), name: "this file", limits: limits))
-        }
-        return found.filter { !$0.limits.isEmpty }
+        let own = FileSettings(origin.file)
+        let texts = OptionName.budgets.compactMap { name in own[name].map { "\(name.rawValue)=\($0)" } }
+        guard !texts.isEmpty else { return found }
+        let text = texts.joined(separator: ", ")
+        let limits = ByteBudget.Limits(own.values)
+        return found + [BudgetBound(owner: .files(text, volume: volume), name: "files with \(text)", limits: limits)]
     }
 
     private static func rules(_ conditions: UploadConditions, _ origin: Origin) -> TransferRules {

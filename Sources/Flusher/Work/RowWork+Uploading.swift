@@ -13,7 +13,7 @@ extension RowWork {
         if let result = try compose(transfer, node) { return result }
         guard let transfer = session.transfer(transfer.id) else { throw .changed }
         let content = try content(of: transfer, node)
-        let progress = TransferProgress(size: content.size, total: settings.sent ?? session.sent)
+        let progress = TransferProgress(size: content.size, total: SentBytes(of: [session.sent, job.sent]))
         job.progress = progress
         var methods = UploadMethods.candidates(
             demanded: session.description.uploadProtocol,
@@ -54,7 +54,7 @@ extension RowWork {
                 partSize: session.description.partSize
             )
         {
-            let progress = TransferProgress(size: content.size, total: settings.sent ?? session.sent)
+            let progress = TransferProgress(size: content.size, total: SentBytes(of: [session.sent, job.sent]))
             job.progress = progress
             let result = try run(.multipart, transfer, context(transfer, node, content, progress, .multipart, source))
             if let place = content.damagedAt, let id = transfer.generation { throw try damaged(id, at: place) }

@@ -116,8 +116,6 @@ struct WorkSettings: Sendable {
     let host: String
     /// Tells clients what happened.
     let publish: @Sendable (WorkEvent) -> Void
-    /// Where what is sent of a row is counted; nil: for its volume alone.
-    var sent: SentBytes?
 }
 
 extension WorkSettings {

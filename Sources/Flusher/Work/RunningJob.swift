@@ -24,6 +24,8 @@ final class RunningJob: Sendable {
     let cancellation = CancellationFlag()
     /// How fast it may go where that is set for the file itself.
     let ownLimit = RateLimit()
+    /// What was sent of it and not yet counted for a budget.
+    let sent = SentBytes()
     private let state: Lock<State>
 
     init(row: RowID, closesLongCircle: Bool = false, path: ObjectKey) {
