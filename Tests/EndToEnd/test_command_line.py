@@ -110,6 +110,19 @@ def test_a_flush_counts_all_that_is_left(instance, two):
     assert result.returncode == 1 and "1100 files left" in result.stderr.splitlines()[-1]
 
 
+def on_a_terminal(instance, *words, **options):
+    """The exit status of a command whose standard output is a terminal, and what that shows."""
+    terminal, other = pty.openpty()
+    process = subprocess.Popen([instance.binary, *words], env=instance.environment, stdout=other, **options)
+    os.close(other)
+    text = b""
+    with contextlib.suppress(OSError):
+        while chunk := os.read(terminal, 4096):
+            text += chunk
+    os.close(terminal)
+    return process.wait(30), text
+
+
 def test_a_flush_tells_what_is_left_as_json(proxy, instance, two):
     def flush(*words, status):
         result = instance.run("flush", "--json", *words, check=False)
@@ -136,16 +149,15 @@ def test_a_flush_tells_what_is_left_as_json(proxy, instance, two):
     assert (report["remote"], report["timed_out"]) == (False, True) and "time is up" in notes
     assert [upload["path"] for upload in report["left"]] == ["late"]
     # A terminal gets the document alone.
-    terminal, other = pty.openpty()
-    process = subprocess.Popen([instance.binary, "flush", "--json", "--timeout", "1"], env=instance.environment,
-                               stdout=other, stderr=subprocess.DEVNULL)
-    os.close(other)
-    text = b""
-    with contextlib.suppress(OSError):
-        while chunk := os.read(terminal, 4096):
-            text += chunk
-    os.close(terminal)
-    assert process.wait(30) == 1 and b"\x1b" not in text and json.loads(text)["timed_out"]
+    status, text = on_a_terminal(instance, "flush", "--json", "--timeout", "1", stderr=subprocess.DEVNULL)
+    assert status == 1 and b"\x1b" not in text and json.loads(text)["timed_out"]
+    # So does who unmounts and waits.
+    result = instance.run("unmount", two[0].path, "--wait", "--json", "--timeout", "1", check=False)
+    report = json.loads(result.stdout)
+    assert result.returncode == 1 and [upload["path"] for upload in report["left"]] == ["late"]
+    assert report["timed_out"] and "time is up" in result.stderr and not is_mounted(two[0].path)
+    result = instance.run("unmount", two[1].path, "--json", check=False)
+    assert result.returncode == 2 and "--wait" in result.stderr and is_mounted(two[1].path)
 
 
 def test_settings_of_a_new_mount_hold_at_once(instance, mount):
@@ -198,15 +210,8 @@ def test_output_that_cannot_be_written_is_a_failure(instance, mount):
 
 def test_a_flush_on_a_terminal_ends_with_all_of_it(instance, mount):
     write_file(mount / "file", b"f" * 100_000)
-    terminal, other = pty.openpty()
-    process = subprocess.Popen([instance.binary, "flush"], env=instance.environment, stdout=other)
-    os.close(other)
-    text = b""
-    with contextlib.suppress(OSError):
-        while chunk := os.read(terminal, 4096):
-            text += chunk
-    os.close(terminal)
-    assert process.wait(30) == 0
+    status, text = on_a_terminal(instance, "flush")
+    assert status == 0
     assert b"100%" in text.rstrip().split(b"\r")[-1] and b"1/1 files" in text, text
 
 

@@ -205,6 +205,31 @@ def test_an_upload_stops_where_no_route_is_left_until_there_is_one(far_server, f
     assert far_server.body_bytes() - before <= size + 2 * PART + 64 * 1024
 
 
+@pytest.mark.skipif(missing() is not None, reason=str(missing()))
+@pytest.mark.parametrize("protocol", ["put", "s3-multipart"])
+def test_on_a_slow_line_bytes_stop_in_time_too(far_server, far_instance, network, seed, protocol):
+    """A megabit a second, before which a second's worth waits: what the kernel has taken in must not go on for long."""
+    network.run("machine", "tc", "qdisc", "add", "dev", "cable", "root", *"tbf rate 1mbit burst 32kbit latency 1s".split())
+    instance = far_instance
+    instance.configure(upload_protocol=protocol, part_size="5M", parallel_parts=4)
+    mount = instance.mount("s3://bucket")
+
+    def sent():
+        return network.counter("tx_bytes")
+
+    before = sent()
+    write_random_file(mount / "big", 40 * MIB, seed)
+    # The kernel's buffers have grown by then.
+    wait_until(lambda: sent() - before > 2 * MIB, PATIENCE, "an upload under way")
+    instance.run("policy", "set", "metered=yes")
+    expect_all_held(instance, "expensive", timeout=CLOSING)
+    time.sleep(CLOSING)
+    count = sent()
+    time.sleep(3)
+    # What the machine sends of itself is no upload's.
+    assert sent() - count < 10_000
+
+
 def test_what_is_nearly_done_is_let_finish(server, proxy, instance, bus, seed):
     """The end of a part is worth more than its bytes: a part that would take a second more is not thrown away."""
     manager = bus.network_manager()

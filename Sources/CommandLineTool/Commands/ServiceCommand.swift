@@ -34,6 +34,7 @@ enum ServiceCommand {
         if let directory, !directory.hasPrefix("/") {
             throw .usage("service: --directory \(directory): must be an absolute path")
         }
+        guard verb == "status" || !arguments.has("json") else { throw .usage("service: --json goes with status") }
         let instance = try Instance.current()
         let installation = try UnitInstallation(scope: scope, instance: instance, folder: directory)
         switch verb {
