@@ -206,8 +206,8 @@ extension OptionName {
                 .policy,
                 nil,
                 "SIZE",
-                "How much may go over metered networks a day, unasked: of a volume, or of paths together; in [policy], "
-                    + "of all together."
+                "How much may go over metered networks a day, unasked: of a volume, of paths, or of files with as "
+                    + "much; in [policy], of all together."
             )
         default:
             row(
@@ -215,8 +215,8 @@ extension OptionName {
                 .policy,
                 nil,
                 "SIZE",
-                "How much may go over metered networks a month, unasked: of a volume, or of paths together; in [policy], "
-                    + "of all together."
+                "How much may go over metered networks a month, unasked: of a volume, of paths, or of files with as "
+                    + "much; in [policy], of all together."
             )
         }
     }

@@ -14,7 +14,7 @@ extension PolicyReport {
         package var settings: UploadConditions.Difference
         /// Why uploads that go by them wait now.
         package var holds: [UploadReport.Waiting]
-        /// What went of what may go over networks that cost, for each such budget of paths or of a file.
+        /// What went of what may go over networks that cost, for each such budget of paths or files.
         package var budgets: [Budget]?
 
         package init(
@@ -63,7 +63,7 @@ extension PolicyReport {
             }
         }
 
-        /// The pattern of the paths that it is for, or `this file`; nil: all volumes, or the one it stands with.
+        /// The pattern of the paths that it is for, or `files with` what is set for them; nil: all volumes, or the one it stands with.
         package var name: String?
         package var daily: Amount
         package var monthly: Amount

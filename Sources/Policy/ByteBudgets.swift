@@ -30,11 +30,11 @@ package struct ByteBudgets: Hashable, Sendable {
         if case .volume = owner { all.note(bytes, at: now, clock) }
         owners[owner, default: ByteBudget()].note(bytes, at: now, clock)
         guard owners.count > Self.limit else { return }
-        let others = owners.filter { if case .volume = $0.key { false } else { $0.key != owner } }
-        if let least = others.min(by: { $0.value.monthBytes < $1.value.monthBytes }) { owners[least.key] = nil }
+        let other = owners.keys.first { if case .volume = $0 { false } else { $0 != owner } }
+        if let other { owners[other] = nil }
     }
 
-    /// Of more owners those of which least went are forgotten; so many are never in use at once.
+    /// Of more owners any is forgotten, hardly ever one of the few hundred that are in use.
     private static let limit = 5_000
 
     /// Begins new days and months when their time has come, and forgets those of which nothing went.

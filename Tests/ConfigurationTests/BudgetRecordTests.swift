@@ -36,6 +36,14 @@ import Testing
         #expect(budgets.owners.isEmpty && budgets.all.monthBytes == 0)
     }
 
+    @Test func ownersAreOfABoundedNumber() {
+        var budgets = ByteBudgets()
+        for volume in ["one", "two"] { budgets.note(1, of: .volume(volume), at: now, clock) }
+        for number in 0..<5_100 { budgets.note(1, of: .files("\(number)", volume: "one"), at: now, clock) }
+        #expect(budgets.owners.count == 5_000 && budgets[.files("5099", volume: "one")].dayBytes == 1)
+        #expect(budgets[.volume("one")].dayBytes == 1 && budgets[.volume("two")].dayBytes == 1)
+    }
+
     @Test func aRecordOfAnEarlierVersionCountsForAll() throws {
         defer { try? Files.removeIfPresent(path) }
         try Files.writeAtomically(path, Array(#"{"day":20775,"dayBytes":3,"month":24310,"monthBytes":9}"#.utf8))

@@ -42,12 +42,15 @@ import Testing
         var table = try table(paths)
         #expect(!table.isBounded && table.bounds[0].isEmpty)
         let both = table.number(for: ObjectKey("big/a.raw"), settings: "expensive_daily=2M")
-        let own = "files with expensive_daily=2M: 2097152 0"
+        let own = "files with expensive_daily=2097152: 2097152 0"
         #expect(bounds(table, both) == ["*.raw: 5242880 0", "/big/: 7340032 9437184", own] && table.isBounded)
         // Files for which the same is set share it, whatever else is set.
-        let other = table.number(for: ObjectKey("b.raw"), settings: "battery_min=3\nexpensive_daily=2M")
+        let other = table.number(for: ObjectKey("b.raw"), settings: "battery_min=3\nexpensive_daily=2048K")
         #expect(Set(table.bounds[other].map(\.owner)).subtracting(table.bounds[both].map(\.owner)).isEmpty)
         #expect(bounds(table, other) == ["*.raw: 5242880 0", own])
+        let monthly = table.number(for: ObjectKey("b"), settings: "expensive_daily=2MiB\nexpensive_monthly=3M")
+        #expect(bounds(table, monthly) == [own, "files with expensive_monthly=3145728: 0 3145728"])
+        #expect(table.bounds[monthly].first?.owner == table.bounds[other].last?.owner)
         // What is set for now stands in place of what is set for paths, where it is counted all the same.
         table.override(by: try PolicyOverrides.daily("1G"))
         #expect(bounds(table, both) == ["*.raw: 0 0", "/big/: 0 9437184", own])

@@ -101,12 +101,14 @@ struct WaitingHint {
             let network = "goes on over a network that is not metered"
             let what = waiting.until == nil ? network : "\(network), or when the budget begins anew"
             let others = "moorage policy set expensive_daily=SIZE expensive_monthly=SIZE sets others"
-            // What is set for the file itself stands whatever is set for all. Of what does not fit it is not told into
+            // What is set for the file itself stands whatever is set for all; of what does not fit it is not told into
             // which.
             let detail = waiting.detail ?? ""
-            let isOfFile = detail.contains(" for files with ")
-            let own = isOfFile || detail.contains("do not fit") ? OptionName.budgets.map(takingBack) : []
-            return parts([what, isOfFile ? nil : others] + own + [Self.always])
+            guard !detail.contains("fit") else { return parts([what, Self.always]) }
+            guard detail.contains(" for files with ") else { return parts([what, others, Self.always]) }
+            let name =
+                detail.contains(OptionName.expensiveDaily.rawValue) ? OptionName.expensiveDaily : .expensiveMonthly
+            return parts([what, takingBack(name), Self.always])
         case let reason:
             guard let gate = Self.gates[reason] else { return Self.texts[reason] }
             guard let details else { return parts([gate.sure, Self.always]) }

@@ -51,10 +51,11 @@ extension Engine {
     /// `isLast`: all of it is written down, otherwise only what is worth it.
     func countSentBytes(isLast: Bool = false) {
         let budgets: ByteBudgets? = state.inspect { state in
-            for row in state.jobs.keys { state.noteSent(of: row) }
+            state.noteSent()
             let (budgets, saved) = (state.policy.budgets, state.policy.savedBudgets)
             let unsaved = budgets.all.monthBytes - saved.all.monthBytes
-            guard isLast || !(0..<Self.uncounted).contains(unsaved), budgets != saved else { return nil }
+            let isDue = !(0..<Self.uncounted).contains(unsaved) && monotonicSeconds() >= state.policy.budgetSaveAt
+            guard isLast || isDue, budgets != saved else { return nil }
             return budgets
         }
         if let budgets { save(budgets) }
@@ -65,6 +66,8 @@ extension Engine {
             try BudgetRecord.save(budgets, to: options.directories.budget)
             state.inspect { $0.policy.savedBudgets = budgets }
         } catch {
+            // A disk that is full is so for a while.
+            state.inspect { $0.policy.budgetSaveAt = monotonicSeconds() + 30 }
             Log.warning("flusher", error.description)
         }
     }
@@ -158,6 +161,11 @@ extension Engine.PolicyState {
 }
 
 extension Engine.State {
+    /// Counts what went until now: something that it is counted by is about to be another.
+    mutating func noteSent() {
+        for row in jobs.keys { noteSent(of: row) }
+    }
+
     /// Counts what went of a row that is worked on since the last time, where that costs, for all that it goes by now.
     mutating func noteSent(of row: RowID) {
         guard let bytes = jobs[row]?.sent.take(), bytes > 0 else { return }

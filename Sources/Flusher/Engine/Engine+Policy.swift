@@ -38,6 +38,9 @@ extension Engine {
         let (isOther, hasRoutes) = state.update { state in
             let isOther = state.policy.observed.networkChanges != facts.networkChanges && state.policy.isWatched
             let hasRoutes = state.policy.observed.routeNews != facts.routeNews
+            if state.policy.observed.network != facts.network || state.policy.observed.others != facts.others {
+                state.noteSent()
+            }
             state.policy.observed = facts
             if isComplete { state.policy.isWatched = true }
             return (isOther, hasRoutes)
@@ -51,6 +54,7 @@ extension Engine {
     func applyPolicy() {
         let now = Timestamp.now()
         let (changes, hasExpired) = state.update { state in
+            if state.policy.overrides.nextEnd.map({ $0 <= now }) ?? false { state.noteSent() }
             let hasExpired = state.policy.overrides.expire(at: now)
             if hasExpired { state.takeInOverrides() }
             state.policy.clock = SystemLocalClock()
@@ -159,6 +163,7 @@ extension Engine {
             try overrides.save(to: options.directories.policyOverrides)
             let changed = overrides
             state.inspect { state in
+                state.noteSent()
                 state.policy.overrides = changed
                 state.takeInOverrides()
             }
@@ -198,6 +203,8 @@ extension Engine {
         var budgets = ByteBudgets()
         /// What of it is written down.
         var savedBudgets = ByteBudgets()
+        /// Not to be written down before this time (monotonic seconds).
+        var budgetSaveAt: Double = 0
         /// Work that is let end what is nearly done, and until when (monotonic seconds).
         var stops: [(job: RunningJob, end: Double)] = []
         var limits = LimitState()

@@ -67,6 +67,7 @@ extension Engine {
                 // Of several ways it stays on the one that it had: the order of addresses may change each time.
                 let interface = old.interface.flatMap { ways.contains($0) ? $0 : nil } ?? ways.first
                 guard old.interface != interface else { continue }
+                state.noteSent()
                 state.volumes[id]?.interface = interface
                 if old.interface != nil {
                     let network = state.policy.network(of: old)

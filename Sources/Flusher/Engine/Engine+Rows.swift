@@ -133,6 +133,7 @@ extension Engine.State {
         let now = Timestamp.now()
         // Another thread may have read, and taken in, a newer state of the row meanwhile.
         if let known = scheduler.row(id), known.sequence > node.sequence { return nil }
+        noteSent(of: id)
         if var row = ScheduledRow(node, of: volume) {
             apply(&row, node)
             if lackingSpace.contains(id) {
@@ -143,6 +144,11 @@ extension Engine.State {
             scheduler.update(row, now: now)
         } else if !scheduler.isRunning(id) {
             scheduler.remove(id, now: now)
+        } else if var row = scheduler.row(id) {
+            // It is open for writing, while what was written before is being sent: by the rules of now.
+            row.facts.notBefore = node.schedule.notBefore
+            apply(&row, node)
+            scheduler.update(row, now: now)
         }
         guard let job = jobs[id], let sent = job.generation else { return nil }
         return node.stillUses(sent) ? nil : job

@@ -146,7 +146,9 @@ extension Engine {
                         state.scheduler.force(RowID(volume: session.id, node: node.id.value), now: .now())
                     }
                 } else {
-                    state.scheduler.remove(RowID(volume: session.id, node: node.id.value), now: .now())
+                    let row = RowID(volume: session.id, node: node.id.value)
+                    state.noteSent(of: row)
+                    state.scheduler.remove(row, now: .now())
                 }
             }
         }

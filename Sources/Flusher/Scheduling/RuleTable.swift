@@ -177,12 +177,14 @@ struct RuleTable: Sendable {
             let left = limits.without(ByteBudget.Limits(overrides))
             found.append(BudgetBound(owner: .pattern(text, volume: volume), name: text, limits: left))
         }
-        let own = FileSettings(origin.file)
-        let texts = OptionName.budgets.compactMap { name in own[name].map { "\(name.rawValue)=\($0)" } }
-        guard !texts.isEmpty else { return found }
-        let text = texts.joined(separator: ", ")
-        let limits = ByteBudget.Limits(own.values)
-        return found + [BudgetBound(owner: .files(text, volume: volume), name: "files with \(text)", limits: limits)]
+        let own = ByteBudget.Limits(FileSettings(origin.file).values)
+        // Of each amount of its own, however it is written.
+        for part in [ByteBudget.Limits(daily: own.daily), ByteBudget.Limits(monthly: own.monthly)] where !part.isEmpty {
+            let name = part.daily == nil ? OptionName.expensiveMonthly : .expensiveDaily
+            let text = "\(name.rawValue)=\(part.daily ?? part.monthly ?? 0)"
+            found.append(BudgetBound(owner: .files(text, volume: volume), name: "files with \(text)", limits: part))
+        }
+        return found
     }
 
     private static func rules(_ conditions: UploadConditions, _ origin: Origin) -> TransferRules {
