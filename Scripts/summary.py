@@ -63,8 +63,7 @@ def collect(results, problems):
 
 def runner_problems(results, groups):
     """A runner that failed although none of its tests did: it crashed, or something beside the tests is wrong."""
-    kinds = {"build": None, "proxy": None, "debug": None, "check": "check", "swift": "unit ", "pytest": "end-to-end "}
-    for name, kind in kinds.items():
+    for name, kind in (("build", None), ("check", "check"), ("swift", "unit "), ("pytest", "end-to-end ")):
         status = read_text(os.path.join(results, name + ".status")).strip()
         failed = kind and any(groups[group]["failed"] for group in list(groups) if group.startswith(kind))
         if status != "0" and not failed:
