@@ -118,6 +118,27 @@ import Testing
         #expect(own.contains("setfattr -n user.moorage.battery-min -v 0 PATH") && !own.contains("policy set"), "\(own)")
     }
 
+    /// The pattern's own letters say nothing of whose budget it is.
+    @Test(arguments: ["of the day, 9 bytes", "of the day, 9 bytes for *.fits", "its 9 bytes do not fit into it"])
+    func budgetsOfOthersAreSetByAnybody(detail: String) {
+        #expect(hint("quota", detail: detail).contains("moorage policy set expensive_daily=SIZE"))
+        #expect(!hint("quota", detail: detail).contains("setfattr"))
+    }
+
+    @Test func aBudgetOfFilesIsTakenBackFromThem() {
+        let settings = ["expensive_daily": "9", "expensive_monthly": "12"]
+        let text = hint(
+            "quota",
+            detail: "of the month, 12 bytes for files with expensive_monthly=12",
+            settings: settings
+        )
+        #expect(text.contains("setfattr -x user.moorage.expensive-monthly PATH"), "\(text)")
+        #expect(!text.contains("expensive-daily") && !text.contains("policy set"), "\(text)")
+        // It may be of others, or its own.
+        let unknown = hint("quota", detail: "its 9 bytes do not fit into it", settings: settings)
+        #expect(!unknown.contains("setfattr") && !unknown.contains("policy set"), "\(unknown)")
+    }
+
     @Test func whatFitsIntoNoBudgetWaitsForAnotherNetwork() {
         #expect(hint("quota").contains("begins anew") && !hint("quota", until: nil).contains("begins anew"))
     }

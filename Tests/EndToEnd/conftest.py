@@ -23,7 +23,7 @@ sys.path.insert(0, os.path.dirname(__file__))
 from harness.attended import CLOCK  # noqa: E402
 from harness.bucket import BucketServer  # noqa: E402
 from harness.instance import Instance  # noqa: E402
-from harness.machine import Bus  # noqa: E402
+from harness.machine import system_bus  # noqa: E402
 from harness.network import FarServer, Network, missing  # noqa: E402
 from harness.proxy import FaultProxy  # noqa: E402
 from harness.settings import BINARY, PROXY  # noqa: E402
@@ -210,11 +210,7 @@ def instance(make_instance, proxy):
 
 @pytest.fixture
 def bus(folder, stack, instance):
-    """A system bus that the instance sees, with nothing on it yet."""
-    bus = Bus(folder)
-    stack.callback(bus.stop)
-    instance.environment["DBUS_SYSTEM_BUS_ADDRESS"] = bus.address
-    return bus
+    return system_bus(folder, stack, instance)
 
 
 @pytest.fixture

@@ -19,14 +19,6 @@ from harness.processes import run, wait_until
 from harness.trees import write_file
 
 MIB = 1 << 20
-PART = 5 * MIB
-
-
-def standing(proxy):
-    """How many bytes went through the proxy when none do, what was on its way already included; else nothing."""
-    count = proxy.body_bytes()
-    time.sleep(1)
-    return count if proxy.body_bytes() == count else 0
 
 
 def write_small(mount, name="a"):

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from harness.held import CLOSING, PATIENCE, expect_all_held, expect_done
+from harness.held import CLOSING, PATIENCE, expect_all_held, expect_done, standing
 from harness.machine import add_connection
 from harness.network import missing
 from harness.processes import wait_until
@@ -17,13 +17,6 @@ from harness.trees import sha256_of_object, write_random_file
 
 MIB = 1 << 20
 PART = 5 * MIB
-
-
-def standing(proxy):
-    """How many bytes went through the proxy when none do, what was on its way already included; else nothing."""
-    count = proxy.body_bytes()
-    time.sleep(1)
-    return count if proxy.body_bytes() == count else 0
 
 
 @pytest.mark.parametrize(

@@ -90,22 +90,16 @@ def test_what_is_set_for_a_file_stops_it_while_it_is_sent(client, proxy, instanc
     assert proxy.body_bytes() < 60 * MIB + 4 * 5 * MIB + MIB
 
 
-def test_paths_go_by_rules_of_their_own(client, instance):
+def mount_photos(instance, settings, more):
+    """A volume with a path whose window is closed; `more` goes on behind that path's settings."""
     with open(instance.environment["MOORAGE_CONFIG"], "a") as file:
-        file.write(
-            f"""
-            [volume photos]
-            remote = s3://bucket
-            quiet_period = 0s
-            [path photos:*.raw]
-            window = {CLOSED}
-            [path photos:/urgent/*.raw]
-            window = 00:00-24:00
-            [path other:*]
-            window = {CLOSED}
-            """
-        )
-    mount = instance.mount("photos")
+        file.write(f"[volume photos]\nremote = s3://bucket\nquiet_period = 0s\n{settings}")
+        file.write(f"[path photos:*.raw]\nwindow = {CLOSED}\n{more}")
+    return instance.mount("photos")
+
+
+def test_paths_go_by_rules_of_their_own(client, instance):
+    mount = mount_photos(instance, "", f"[path photos:/urgent/*.raw]\nwindow = 00:00-24:00\n[path other:*]\nwindow = {CLOSED}\n")
     for name in ["a.raw", "b.txt", "urgent/c.raw"]:
         write_small(mount, name)
     expect_remote(client, "b.txt", "urgent/", "urgent/c.raw")
@@ -116,19 +110,7 @@ def test_paths_go_by_rules_of_their_own(client, instance):
 
 
 def test_rules_of_paths_and_files_are_shown_with_what_holds_them(client, instance):
-    with open(instance.environment["MOORAGE_CONFIG"], "a") as file:
-        file.write(
-            f"""
-            [volume photos]
-            remote = s3://bucket
-            quiet_period = 0s
-            battery_min = 35
-            [path photos:*.raw]
-            window = {CLOSED}
-            priority = 7
-            """
-        )
-    mount = instance.mount("photos")
+    mount = mount_photos(instance, "battery_min = 35\n", "priority = 7\n")
     write_small(mount, "a.raw")
     with open(mount / "own", "w") as file:
         os.setxattr(mount / "own", "user.moorage.window", CLOSED.encode())

@@ -101,14 +101,14 @@ struct WaitingHint {
             let network = "goes on over a network that is not metered"
             let what = waiting.until == nil ? network : "\(network), or when the budget begins anew"
             let others = "moorage policy set expensive_daily=SIZE expensive_monthly=SIZE sets others"
-            // What is set for the file itself stands whatever is set for all; of what does not fit it is not told into
-            // which.
             let detail = waiting.detail ?? ""
-            guard !detail.contains("fit") else { return parts([what, Self.always]) }
-            guard detail.contains(" for files with ") else { return parts([what, others, Self.always]) }
-            let name =
-                detail.contains(OptionName.expensiveDaily.rawValue) ? OptionName.expensiveDaily : .expensiveMonthly
-            return parts([what, takingBack(name), Self.always])
+            // What is set for the file itself stands whatever is set for all.
+            if let own = OptionName.budgets.first(where: { detail.contains(" for files with \($0.rawValue)=") }) {
+                return parts([what, takingBack(own), Self.always])
+            }
+            // Of what does not fit it is not told into which budget.
+            let isOfOthers = detail.hasPrefix("of the ") || !OptionName.budgets.contains(where: isOwn)
+            return parts([what, isOfOthers ? others : nil, Self.always])
         case let reason:
             guard let gate = Self.gates[reason] else { return Self.texts[reason] }
             guard let details else { return parts([gate.sure, Self.always]) }

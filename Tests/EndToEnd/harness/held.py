@@ -3,6 +3,7 @@
 """What uploads wait for, and what is at the remote, of instances whose bucket is named `bucket`."""
 
 import os
+import time
 
 from harness.processes import wait_until
 from harness.trees import all_keys, write_file
@@ -52,3 +53,10 @@ def expect_all_held(instance, *reasons, timeout=PATIENCE):
 
 def expect_done(instance, timeout=PATIENCE):
     wait_until(lambda: instance.pending_files() == 0, timeout, "uploads to go on by themselves")
+
+
+def standing(proxy):
+    """How many bytes went through the proxy when none do, what was on its way already included; else nothing."""
+    count = proxy.body_bytes()
+    time.sleep(1)
+    return count if proxy.body_bytes() == count else 0

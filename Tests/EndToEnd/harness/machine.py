@@ -155,3 +155,11 @@ def add_connection(manager, name):
     # The mock cannot tell of a path that changes.
     manager.call("org.freedesktop.DBus.Mock.AddProperty", manager.name, "PrimaryConnection", f"<objectpath '{path}'>")
     return path
+
+
+def system_bus(folder, stack, instance):
+    """A system bus that an instance sees, with nothing on it yet."""
+    bus = Bus(folder)
+    stack.callback(bus.stop)
+    instance.environment["DBUS_SYSTEM_BUS_ADDRESS"] = bus.address
+    return bus
