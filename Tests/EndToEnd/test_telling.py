@@ -54,6 +54,7 @@ def test_metrics_are_served_on_a_socket(instance, mount):
     volume = instance.status()["volumes"][0]["id"]
     wait_until(lambda: samples(scrape(path)[1]).get(("moorage_waiting_uploads", *sorted((volume, "expensive")))) == 3,
                20, "three that wait")
+    wait_until(lambda: samples(scrape(path)[1])["moorage_oldest_wait_seconds", volume] > 0, 20, "a second of waiting")
     head, body = scrape(path)
     assert head.startswith("HTTP/1.1 200 ") and "Content-Type: text/plain; version=0.0.4" in head
     assert "secret-name" not in body and "bucket" not in body and "127.0.0.1" not in body
@@ -61,7 +62,6 @@ def test_metrics_are_served_on_a_socket(instance, mount):
     assert found["moorage_pending_changes", volume] == 3 and found["moorage_pending_bytes", volume] == 21
     assert found["moorage_gate_closed", *sorted((volume, "expensive"))] == 1
     assert found["moorage_gate_closed", *sorted((volume, "offline"))] == 0
-    assert found["moorage_oldest_wait_seconds", volume] > 0
     for family in text_string_to_metric_families(body):
         assert family.documentation and family.type in ("counter", "gauge"), family
     instance.run("policy", "unset")
