@@ -156,8 +156,6 @@ def test_a_flush_tells_what_is_left_as_json(proxy, instance, two):
     report = json.loads(result.stdout)
     assert result.returncode == 1 and [upload["path"] for upload in report["left"]] == ["late"]
     assert report["timed_out"] and "time is up" in result.stderr and not is_mounted(two[0].path)
-    result = instance.run("unmount", two[1].path, "--json", check=False)
-    assert result.returncode == 2 and "--wait" in result.stderr and is_mounted(two[1].path)
 
 
 def test_settings_of_a_new_mount_hold_at_once(instance, mount):

@@ -24,7 +24,9 @@ enum CacheCommand {
             """
     ) { arguments throws(CommandFailure) in
         let verb = arguments.operands.first ?? "show"
-        if verb == "refresh" { return try CacheRefresh.run(Array(arguments.operands.dropFirst())) }
+        if verb == "refresh" {
+            return try CacheRefresh.run(Array(arguments.operands.dropFirst()), asJSON: arguments.has("json"))
+        }
         guard ["show", "verify", "clear"].contains(verb) else {
             throw .usage("cache: unknown verb \(verb): use show, verify, clear or refresh")
         }

@@ -17,6 +17,7 @@ enum MountCommand {
         flags: [
             FlagDefinition("o", "OPT[,OPT...]", "settings, see below"),
             FlagDefinition("foreground", nil, "stay in the foreground"),
+            FlagDefinition("json", nil, "print one JSON document when it is mounted"),
             FlagDefinition("ready-fd", "NUMBER", ""),
         ],
         summary:
@@ -42,22 +43,34 @@ enum MountCommand {
             throw CommandFailure("mount: allow_other: needs a line user_allow_other in /etc/fuse.conf")
         }
         let ready = arguments.value("ready-fd").flatMap { Int32($0) }
-        if arguments.has("foreground") { return try serve(request, instance, ready) }
+        let json = arguments.has("json")
+        if arguments.has("foreground") { return try serve(request, instance, ready, json: json) }
         try Mountpoint.check(mountpoint)
         let launcher = MountLauncher(
             request: request,
             options: arguments.values("o"),
             directories: instance.directories
         )
-        if let note = try launcher.launch() { Console.note(note) }
-        if let warning = instance.lingerWarning() { Console.note(warning) }
+        let warnings = [try launcher.launch(), instance.lingerWarning()].compactMap(\.self)
+        for warning in warnings { Console.note(warning) }
+        if json { try tell(request, instance, warnings) }
         return 0
+    }
+
+    private static func tell(
+        _ request: MountRequest,
+        _ instance: Instance,
+        _ warnings: [String]
+    ) throws(CommandFailure) {
+        let report = MountReport(request.volume, at: request.mountpoint, instance.directories, warnings: warnings)
+        Console.bytes(try document(report))
     }
 
     private static func serve(
         _ request: MountRequest,
         _ instance: Instance,
-        _ ready: Int32?
+        _ ready: Int32?,
+        json: Bool
     ) throws(CommandFailure) -> Int32 {
         Log.keepShort(LogFile(instance.directories.mountLog(request.volume.id)))
         let parent = Parent(descriptor: ready)
@@ -67,6 +80,7 @@ enum MountCommand {
             try MountProcess(request: request, instance: instance).run { note in
                 // Whoever asked for the mount was interrupted and does not know that it came about: it ends as it began.
                 if !parent.ready(note) { kill(getpid(), SIGTERM) }
+                if json { try? tell(request, instance, [note].compactMap(\.self)) }
             }
             return 0
         } catch {

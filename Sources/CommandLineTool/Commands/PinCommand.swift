@@ -15,14 +15,15 @@ enum PinCommand {
         name: "pin",
         operands: "PATH ...",
         operandCount: 1...1000,
-        flags: [],
+        flags: [json],
         summary: "keep files or folders whole in the cache",
         details: """
             The mount fetches what is pinned in the background, with all that is and will be in a folder, and the
-            cache never gives it up. Pins belong to the path, and last until unpin. See moorage pins.
+            cache never gives it up. Pins belong to the path, and last until unpin. See moorage pins, whose document
+            --json prints.
             """
     ) { arguments throws(CommandFailure) in
-        try change(arguments.operands, "pin") { list, path, word throws(CommandFailure) in
+        try change(arguments, "pin") { list, path, word throws(CommandFailure) in
             guard list.insert(path) else {
                 throw CommandFailure("pin: \(word): a volume has no more than \(PinList.maximumCount) pins")
             }
@@ -33,10 +34,10 @@ enum PinCommand {
         name: "unpin",
         operands: "PATH ...",
         operandCount: 1...1000,
-        flags: [],
+        flags: [json],
         summary: "let the cache give up what was pinned"
     ) { arguments throws(CommandFailure) in
-        try change(arguments.operands, "unpin") { list, path, word throws(CommandFailure) in
+        try change(arguments, "unpin") { list, path, word throws(CommandFailure) in
             guard list.remove(path) else {
                 let hint = list.covers(path) ? "a folder above it is: unpin that" : "see moorage pins"
                 throw CommandFailure("unpin: \(word): not pinned itself; \(hint)")
@@ -52,20 +53,20 @@ enum PinCommand {
         summary: "list what is pinned, and how much of it is in the cache"
     ) { arguments throws(CommandFailure) in
         let instance = try Instance.current()
-        let found = instance.volumes().flatMap { rows($0, instance.directories) }
-        if arguments.has("json") { Console.bytes(try document(PinReport(pins: found))) } else { show(found) }
+        let report = report(instance)
+        if arguments.has("json") { Console.bytes(try document(report)) } else { show(report.pins) }
         return 0
     }
 
     /// Changes the pins of the volumes that the words are in, all words or, of each volume, none.
     private static func change(
-        _ words: [String],
+        _ arguments: ParsedArguments,
         _ command: String,
         _ body: (inout PinList, ObjectKey, String) throws(CommandFailure) -> Void
     ) throws(CommandFailure) -> Int32 {
         let instance = try Instance.current()
         let resolver = SelectionResolver(instance)
-        for word in words {
+        for word in arguments.operands {
             guard let found = try resolver.resolve(word), let id = found.volumes.first, found.volumes.count == 1,
                 let volume = instance.volumes().first(where: { $0.id == id })
             else {
@@ -88,7 +89,12 @@ enum PinCommand {
             }
             if let failure { throw failure }
         }
+        if arguments.has("json") { Console.bytes(try document(report(instance))) }
         return 0
+    }
+
+    private static func report(_ instance: Instance) -> PinReport {
+        PinReport(pins: instance.volumes().flatMap { rows($0, instance.directories) })
     }
 
     private static func rows(_ volume: VolumeDescription, _ directories: Directories) -> [PinReport.Pin] {
@@ -122,7 +128,7 @@ enum PinCommand {
     }
 }
 
-/// The document of `pins --json`.
+/// The document of `pins --json`, and of `pin --json` and `unpin --json` after the change.
 struct PinReport: Codable {
     struct Pin: Codable {
         var volume: String

@@ -16,7 +16,7 @@ enum ServiceCommand {
             FlagDefinition("system", nil, "the machine's service manager, for root's mounts"),
             FlagDefinition("directory", "FOLDER", "write the units there and start nothing, as for a package"),
             FlagDefinition("no-start", nil, "write the units and start nothing"),
-            FlagDefinition("json", nil, "print one JSON document (status)"),
+            FlagDefinition("json", nil, "print one JSON document"),
         ],
         summary: "let systemd run the flusher: at start, on demand, and again when it fails",
         details: """
@@ -34,17 +34,20 @@ enum ServiceCommand {
         if let directory, !directory.hasPrefix("/") {
             throw .usage("service: --directory \(directory): must be an absolute path")
         }
-        guard verb == "status" || !arguments.has("json") else { throw .usage("service: --json goes with status") }
         let instance = try Instance.current()
         let installation = try UnitInstallation(scope: scope, instance: instance, folder: directory)
+        let json = arguments.has("json")
+        var change = ServiceChange(isTold: !json)
         switch verb {
         case "install":
             let isQuiet = directory != nil || arguments.has("no-start")
-            return try install(installation, instance, starts: !isQuiet)
-        case "uninstall": return try uninstall(installation, stops: directory == nil)
-        case "status": return try status(installation, instance, json: arguments.has("json"))
+            try install(installation, instance, starts: !isQuiet, &change)
+        case "uninstall": try uninstall(installation, stops: directory == nil, &change)
+        case "status": return try status(installation, json: json)
         default: throw .usage("service: unknown verb \(verb): use install, uninstall or status")
         }
+        if json { Console.bytes(try document(change)) }
+        return 0
     }
 
     private static func scope(_ arguments: ParsedArguments) throws(CommandFailure) -> ServiceUnits.Scope {
@@ -65,29 +68,34 @@ enum ServiceCommand {
     private static func install(
         _ installation: UnitInstallation,
         _ instance: Instance,
-        starts: Bool
-    ) throws(CommandFailure) -> Int32 {
+        starts: Bool,
+        _ change: inout ServiceChange
+    ) throws(CommandFailure) {
         // Name spaces are made with these folders, which therefore must be there.
         for folder in installation.units.writable { try? Files.makeDirectories(folder) }
-        for path in try installation.write() { Console.line("wrote \(path)") }
+        for path in try installation.write() { change.wrote(path) }
         let manager = SystemManager(scope: installation.units.scope)
         let steps = [["daemon-reload"], ["enable", "--quiet"] + units, ["restart"] + units]
         guard starts, manager.isRunning else {
             if starts { Console.note("service: no systemd runs here") }
-            for step in steps { Console.line("to start it: \(manager.command(step))") }
-            return 0
+            for step in steps { change.left(manager.command(step)) }
+            return
         }
         for step in steps {
             try manager.run(step)
-            Console.line(manager.command(step))
+            change.ran(manager.command(step))
         }
         if installation.units.scope == .user, let warning = Lingering(home: .userManager).warning() {
             Console.note(warning)
+            change.warning = warning
         }
-        return 0
     }
 
-    private static func uninstall(_ installation: UnitInstallation, stops: Bool) throws(CommandFailure) -> Int32 {
+    private static func uninstall(
+        _ installation: UnitInstallation,
+        stops: Bool,
+        _ change: inout ServiceChange
+    ) throws(CommandFailure) {
         let manager = SystemManager(scope: installation.units.scope)
         guard installation.state.isInstalled || !stops else {
             throw CommandFailure("service: no units in \(installation.folder)")
@@ -96,16 +104,18 @@ enum ServiceCommand {
         if isManaged {
             let step = ["disable", "--now", "--quiet"] + units
             try manager.run(step)
-            Console.line(manager.command(step))
+            change.ran(manager.command(step))
         }
-        for path in try installation.remove() { Console.line("removed \(path)") }
-        if isManaged { try manager.run(["daemon-reload"]) }
-        return 0
+        for path in try installation.remove() { change.removed(path) }
+        if isManaged {
+            let step = ["daemon-reload"]
+            try manager.run(step)
+            change.ran(manager.command(step))
+        }
     }
 
     private static func status(
         _ installation: UnitInstallation,
-        _ instance: Instance,
         json: Bool
     ) throws(CommandFailure) -> Int32 {
         let report = ServiceReport(installation)
@@ -115,6 +125,61 @@ enum ServiceCommand {
             for line in report.lines { Console.line(line) }
         }
         return 0
+    }
+}
+
+/// The document of `service install --json` and `service uninstall --json`, and what tells the same in lines meanwhile.
+struct ServiceChange: Encodable, Sendable {
+    private var wrote: [String] = []
+    private var removed: [String] = []
+    /// The commands that were carried out.
+    private var ran: [String] = []
+    /// The commands that are left to whoever wants the units to run.
+    private var left: [String] = []
+    /// What a person should know; null where there is nothing.
+    var warning: String?
+    private let isTold: Bool
+
+    /// `isTold`: each step is printed as a line when it is done.
+    init(isTold: Bool) {
+        self.isTold = isTold
+    }
+
+    mutating func wrote(_ path: String) {
+        wrote.append(path)
+        tell("wrote \(path)")
+    }
+
+    mutating func removed(_ path: String) {
+        removed.append(path)
+        tell("removed \(path)")
+    }
+
+    mutating func ran(_ command: String) {
+        ran.append(command)
+        tell(command)
+    }
+
+    mutating func left(_ command: String) {
+        left.append(command)
+        tell("to start it: \(command)")
+    }
+
+    private func tell(_ line: String) {
+        if isTold { Console.line(line) }
+    }
+
+    private enum CodingKeys: String, CodingKey {
+        case wrote, removed, ran, left, warning
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: CodingKeys.self)
+        try container.encode(wrote, forKey: .wrote)
+        try container.encode(removed, forKey: .removed)
+        try container.encode(ran, forKey: .ran)
+        try container.encode(left, forKey: .left)
+        try container.encode(warning, forKey: .warning)
     }
 }
 

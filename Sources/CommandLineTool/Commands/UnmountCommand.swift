@@ -16,14 +16,13 @@ enum UnmountCommand {
         flags: [
             FlagDefinition("wait", nil, "return when everything is remote"),
             FlagDefinition("timeout", "SECONDS", "with --wait: give up waiting after this time (uploads go on)"),
-            FlagDefinition("json", nil, "with --wait: print one JSON document at the end, as moorage flush does"),
+            FlagDefinition("json", nil, "print one JSON document: what is pending; with --wait as moorage flush does"),
         ],
         summary: "unmount; what is pending uploads on its own"
     ) { arguments throws(CommandFailure) in
         let timeout = try arguments.seconds("timeout")
         guard timeout == nil || arguments.has("wait") else { throw .usage("unmount: --timeout goes with --wait") }
         let json = arguments.has("json")
-        guard !json || arguments.has("wait") else { throw .usage("unmount: --json goes with --wait") }
         let path = AbsolutePath.resolvedFolder(arguments.operands[0])
         let instance = try Instance.current()
         guard MountTable.isMoorage(at: path) else {
@@ -38,7 +37,10 @@ enum UnmountCommand {
         let server = volume.flatMap { FileLock.holder(of: instance.directories.places(of: $0).mountLock).pid }
         try detach(path)
         if let volume { try waitForEnd(of: volume, server, instance) }
-        guard arguments.has("wait"), let volume else { return 0 }
+        guard arguments.has("wait"), let volume else {
+            if json { Console.bytes(try document(MountReport(volume, at: path, instance.directories))) }
+            return 0
+        }
         return try FlushCommand.run(instance, [UploadSelection(volumes: [volume.id])], timeout: timeout, json: json)
     }
 
