@@ -23,6 +23,8 @@ package final class Remote: RangeSource {
 
     private static let shortestPause = 1.0
     private static let longestPause = 5.0
+    /// A second one is for a server that was just restarting.
+    private static let attemptsOfProbe = 2
 
     package let store: any ObjectStore
     /// Ends the questions under way with the mount, also those that nobody waits for.
@@ -73,7 +75,7 @@ package final class Remote: RangeSource {
     private func probe() {
         let began = answers
         do throws(StoreError) {
-            try store.check()
+            try store.check(attempts: Self.attemptsOfProbe)
             noteAnswer()
         } catch {
             note(error, since: began)

@@ -203,8 +203,8 @@ package protocol ObjectStore: AnyObject, Sendable {
     /// Forgets what it answers from memory, other than the names of versions.
     func forgetAges()
 
-    /// Checks that the bucket answers and the credentials are good.
-    func check() throws(StoreError)
+    /// Checks that the bucket answers and the credentials are good; sends no more requests than `attempts` (1...5).
+    func check(attempts: Int) throws(StoreError)
 
     /// One page, of at most 1,000 entries where the server has pages.
     ///
@@ -308,6 +308,9 @@ package protocol ObjectStore: AnyObject, Sendable {
 }
 
 extension ObjectStore {
+    /// Checks that the bucket answers and the credentials are good, as patiently as any other request.
+    package func check() throws(StoreError) { try check(attempts: 5) }
+
     /// Most answer nothing from memory.
     package func forgetAges() {}
 

@@ -67,7 +67,7 @@ final class MemoryStore: ObjectStore {
         }
     }
 
-    func check() throws(StoreError) {
+    func check(attempts: Int) throws(StoreError) {
         try reached { _ in }
     }
 

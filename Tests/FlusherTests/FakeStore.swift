@@ -235,7 +235,7 @@ final class FakeStore: ObjectStore {
 
     var capabilities: StoreCapabilities { state.withLock { $0.capabilities } }
 
-    func check() throws(StoreError) { try request("check", .root) { _ in } }
+    func check(attempts: Int) throws(StoreError) { try request("check", .root) { _ in } }
 
     func list(_ folder: ObjectKey, recursive: Bool, continuation: String?) throws(StoreError) -> ListingPage {
         try request("list", folder) { state in

@@ -9,15 +9,19 @@ internal import Platform
 internal import Policy
 
 extension Engine {
+    /// How many requests a probe is at most: a second one is for a server that was just restarting.
+    private static let attemptsOfProbe = 2
+
     /// Asks remotes that did not answer, one small request each, with growing pauses up to half a minute.
     func probe() {
         while !isStopping {
             let due: String? = state.wait(timeout: 1) { state in
                 if state.isStopping { return "" }
                 let now = monotonicSeconds()
-                // In turn: of several volumes on a server one asks for all.
+                // In turn: of several volumes on a server one asks for all, with the bucket of each in the end, and with
+                // those first that may have nothing to do with it.
                 return state.volumes.filter { $0.value.probeAt.map { $0 <= now } ?? false }
-                    .min { ($0.value.lastProbe, $0.key) < ($1.value.lastProbe, $1.key) }?.key
+                    .min { $0.value.turn($0.key) < $1.value.turn($1.key) }?.key
             }
             guard let id = due, !id.isEmpty else { continue }
             probe(id)
@@ -54,11 +58,16 @@ extension Engine {
     }
 
     private func probe(_ id: String) {
+        var outage: ServerOutage?
+        var isForAll = true
         let claimed: (session: VolumeSession, credentials: HandedCredentials?)? = state.inspect { state in
             guard var volume = state.volumes[id] else { return nil }
+            outage = volume.outage
+            isForAll = !volume.isHeldForOthers
             volume.probeAt = nil
             volume.isProbing = true
             volume.lastProbe = monotonicSeconds()
+            volume.lastTurn = volume.lastProbe
             state.volumes[id] = volume
             state.beginProbe(of: id)
             return (volume.session, volume.handed)
@@ -66,9 +75,11 @@ extension Engine {
         guard let claimed else { return }
         let result = check(claimed.session, claimed.credentials)
         state.inspect { $0.volumes[id]?.isProbing = false }
+        // Whatever became of this volume meanwhile, nobody waits for its answer after this.
+        defer { state.inspect { $0.endProbe(of: id) } }
         guard let error = result else {
             observe(id) { volume, now in volume.succeeded(now) }
-            shareAnswer(of: id)
+            shareAnswer(of: id, after: outage, isForAll: isForAll)
             return
         }
         observe(id) { volume, now in
@@ -80,14 +91,15 @@ extension Engine {
             default:
                 // It answers, if only to say no: what it says to each row is the row's affair.
                 volume.facts.connection.observe(.online, source: "probe", at: now)
+                if volume.facts.isOpen { volume.answered() }
             }
             guard !volume.facts.isOpen else { return }
             let delay = Backoff.delay(afterFailures: volume.probes, longest: 30, random: .random(in: 0..<1))
             volume.probeAt = monotonicSeconds() + delay
         }
         switch error.cause {
-        case .authentication, .unreachable, .temporary: noteUnanswered(id, error)
-        default: shareAnswer(of: id)
+        case .authentication, .unreachable, .temporary: noteUnanswered(id, error, after: outage)
+        default: shareAnswer(of: id, after: outage, isForAll: isForAll)
         }
     }
 
@@ -98,7 +110,7 @@ extension Engine {
         if session.store == nil || wasRefused { connect(session, credentials: credentials) }
         guard let store = session.store else { return StoreError(.authentication, "no credentials") }
         do throws(StoreError) {
-            try store.check()
+            try store.check(attempts: Self.attemptsOfProbe)
             return nil
         } catch {
             return error
@@ -129,6 +141,9 @@ extension Engine {
 }
 
 extension Volume {
+    /// Who asks first: the least.
+    fileprivate func turn(_ id: String) -> (Int, Double, String) { (isHeldForOthers ? 0 : 1, lastTurn, id) }
+
     /// What holds its uploads because the network is said to want a login.
     var portalHold: Waiting? { facts.holds.first { $0.reason == .captivePortal } }
 

@@ -80,15 +80,15 @@ extension Engine {
                 state.refusals[row] = nil
                 return state.lackingSpace.remove(row) != nil
             }
-            var wasUnreachable = false
+            var outage: ServerOutage?
             observe(row.volume) { volume, now in
-                wasUnreachable = volume.isUnreachable
+                outage = volume.outage
                 volume.succeeded(now)
                 volume.relapses = 0
                 volume.work.done += 1
                 if hadLacked { volume.space.succeed() }
             }
-            if wasUnreachable { shareAnswer(of: row.volume) }
+            noteAnswer(of: row.volume, after: outage)
             takeInAgain(row, session, isRound: true)
         case .failed(let failure): fail(row, session, failure)
         }
@@ -204,15 +204,16 @@ extension Engine {
             observe(row.volume) { volume, now in volume.refused(error, now) }
             takeInAgain(row, session)
         case .temporary, .corrupted, .protocolViolation:
-            let failures = countFailure(row.volume)
+            let isAway = countFailure(row.volume, error)
             if error.isOverload {
                 state.inspect { $0.scheduler.noteTrouble(with: row.volume, at: monotonicSeconds()) }
             }
             // A remote that fails everything is as good as away: it is asked now and then, rows are not charged.
-            if failures > 3 { lose(session, error, source: "failures") }
+            if isAway { lose(session, error, source: "failures") }
             record(row, session, error: error.message, attention: false, hint: error.retryAfter)
         case .localInput where error.code == JournalRecorder.failure: giveBack(row, detail: error.message)
         case .forbidden, .noSuchBucket, .redirected, .noSpace, .preconditionFailed, .notFound, .noSuchUpload:
+            noteAnswer(of: row.volume, after: nil)
             record(row, session, error: error.message, attention: false, hint: error.retryAfter)
         // What cannot be read now may be readable in a moment: out of descriptors, threads, or a disk that hiccups.
         case .rejected, .localInput: record(row, session, error: error.message, attention: false, patience: 5)
@@ -227,10 +228,14 @@ extension Engine {
         state.inspect { $0.scheduler.noteTrouble(with: row.volume, at: monotonicSeconds()) }
     }
 
-    private func countFailure(_ id: String) -> Int {
+    /// Counts what the server answered with a failure of its own; true where it is as good as away.
+    ///
+    /// That is so after a few in a row, of this volume or of all on the server together.
+    private func countFailure(_ id: String, _ error: StoreError) -> Bool {
         state.inspect { state in
             state.volumes[id]?.failures += 1
-            return state.volumes[id]?.failures ?? 0
+            let isForAll = error.outage == .failing && state.noteServerFailure(of: id)
+            return isForAll || state.volumes[id].map { $0.failures > 3 } ?? false
         }
     }
 
@@ -238,9 +243,12 @@ extension Engine {
     private func lose(_ session: VolumeSession, _ error: StoreError, source: String) {
         Log.info("flusher", "\(session.description.remote): \(error.message)")
         observe(session.id) { volume, time in
+            // It asks for itself before others do it for it.
+            if volume.facts.isOpen { volume.lastTurn = 0 }
             volume.facts.lose(error, source: source, at: time)
             volume.trouble = error.message
-            volume.isUnreachable = error.meansNoConnection
+            volume.outage = error.outage
+            volume.isHeldForOthers = false
             let now = monotonicSeconds()
             volume.relapse(now)
             if volume.probeAt == nil { volume.probeAt = max(now, volume.lastProbe + 0.2) + volume.pauseAfterRelapse }

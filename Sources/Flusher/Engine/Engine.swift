@@ -22,6 +22,8 @@ final class Engine: Sendable {
         var jobs: [RowID: RunningJob] = [:]
         /// Volumes that could not be opened, and why.
         var failed: [String: String] = [:]
+        /// Servers that have answered nothing well since they failed first, by ``VolumeDescription/server``.
+        var failingServers: [String: ServerFailures] = [:]
         /// Credentials handed over, by volume; nil for those of every volume that has none of its own.
         var credentials: [String?: HandedCredentials] = [:]
         var scanAt: Double = 0

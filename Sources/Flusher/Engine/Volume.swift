@@ -37,11 +37,16 @@ struct Volume: Sendable {
     var probeAt: Double?
     var probes = 0
     var isProbing = false
-    /// Another volume asks the server for it.
-    var isAskedFor = false
-    /// No connection to its server came about, which is so for all volumes on it.
-    var isUnreachable = false
+    /// The volume that asks the server for it at this moment.
+    var askedBy: String?
+    /// What is wrong with its server, where that is wrong for the volumes on it together.
+    var outage: ServerOutage?
+    /// The server fails for others; what it has for this volume is not known yet.
+    var isHeldForOthers = false
+    /// When it was asked last, by this volume or by another for it.
     var lastProbe: Double = 0
+    /// When this volume asked last.
+    var lastTurn: Double = 0
     /// How often in a row it answered when asked, and was away again before any work came through.
     var relapses = 0
     private var lastLoss: Double = 0
@@ -84,7 +89,7 @@ struct Volume: Sendable {
 
     /// Makes sure that a remote that is away is asked now and then: nothing else would find out that it is back.
     mutating func probeIfClosed() {
-        guard !facts.isOpen || session.store == nil, probeAt == nil, !isProbing, !isAskedFor else { return }
+        guard !facts.isOpen || session.store == nil, probeAt == nil, !isProbing, askedBy == nil else { return }
         probeSoon(monotonicSeconds())
     }
 
@@ -106,7 +111,9 @@ struct Volume: Sendable {
         failures = 0
         probes = 0
         probeAt = nil
-        isUnreachable = false
+        askedBy = nil
+        outage = nil
+        isHeldForOthers = false
     }
 
     /// Asks the remote as soon as possible, but not more often than once a second.

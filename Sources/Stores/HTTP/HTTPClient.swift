@@ -66,10 +66,12 @@ final class HTTPClient: Sendable {
         body: [UInt8]? = nil,
         limit: Int = 1 << 20,
         timeLimit: Double? = nil,
+        attempts: Int = RetryPolicy.usualAttempts,
         cancellation: (any Cancellation)? = nil
     ) throws(StoreError) -> Answer {
         let timeLimit = timeLimit ?? configuration.interactiveTimeout
-        var retries = Retries(RetryPolicy(timeLimit: timeLimit, isRepeatable: true), budget, cancellation)
+        let policy = RetryPolicy(attempts: attempts, timeLimit: timeLimit, isRepeatable: true)
+        var retries = Retries(policy, budget, cancellation)
         while true {
             if cancellation?.isCancelled == true { throw StoreError(.cancelled, "cancelled") }
             let error: StoreError

@@ -64,9 +64,9 @@ package final class HTTPStore: ObjectStore {
         set { known.withLock { $0.form = newValue } }
     }
 
-    package func check() throws(StoreError) {
+    package func check(attempts: Int) throws(StoreError) {
         if known.withLock({ $0.hasAnswered }) {
-            _ = try client.send("HEAD", client.configuration.root)
+            _ = try client.send("HEAD", client.configuration.root, attempts: attempts)
             return
         }
         do throws(StoreError) {

@@ -5,8 +5,10 @@ internal import ObjectStore
 
 /// When to send a failed request again: the pure part, given what happened and random numbers.
 struct RetryPolicy: Sendable {
+    static let usualAttempts = 5
+
     /// How many times a request is sent at most.
-    var attempts = 5
+    var attempts = RetryPolicy.usualAttempts
     /// How long to go on beginning new attempts, in seconds since the first.
     var timeLimit: Double
     /// Whether sending again cannot do harm even when the first was carried out.

@@ -17,7 +17,11 @@ extension S3Client {
     ) throws(StoreError) -> TransferResponse {
         let isInteractive = request.urgency == .interactive
         let timeLimit = isInteractive ? configuration.interactiveTimeout : configuration.uploadRetryTime
-        let policy = RetryPolicy(timeLimit: timeLimit, isRepeatable: request.isRepeatable)
+        let policy = RetryPolicy(
+            attempts: request.attempts,
+            timeLimit: timeLimit,
+            isRepeatable: request.isRepeatable
+        )
         var retries = Retries(policy, budget, cancellation)
         var lessons: Set<Lesson> = []
         while true {

@@ -26,6 +26,8 @@ struct S3Request: Sendable {
     var urgency = Urgency.interactive
     /// Whether it may be sent again after an answer was lost.
     var isRepeatable = true
+    /// How often it is sent at most.
+    var attempts = RetryPolicy.usualAttempts
     /// The largest answer to take into memory.
     var answerLimit = 1 << 20
 

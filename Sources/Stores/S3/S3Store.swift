@@ -71,8 +71,9 @@ package final class S3Store: ObjectStore {
         learn { $0.resumableUpload = support }
     }
 
-    package func check() throws(StoreError) {
+    package func check(attempts: Int) throws(StoreError) {
         var request = S3Request("GET", nil)
+        request.attempts = attempts
         request.query = listQuery(client.configuration.prefix, recursive: true, continuation: nil, limit: 1)
         do throws(StoreError) {
             _ = try client.send(request)
