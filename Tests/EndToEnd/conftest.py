@@ -25,7 +25,9 @@ from harness.bucket import BucketServer  # noqa: E402
 from harness.instance import Instance  # noqa: E402
 from harness.machine import system_bus  # noqa: E402
 from harness.network import FarServer, Network, missing  # noqa: E402
+from harness.open_server import OpenServer  # noqa: E402
 from harness.proxy import FaultProxy  # noqa: E402
+from harness.resumable import VERSIONS, Dialect  # noqa: E402
 from harness.settings import BINARY, PROXY  # noqa: E402
 
 # What takes longest, most of it first: begun last, one of them would keep a run that has nothing else left.
@@ -227,7 +229,6 @@ def local(folder):
     return path
 
 
-
 @pytest.fixture
 def network(folder, stack):
     """Two machines with a cable between them."""
@@ -252,3 +253,15 @@ def far_instance(make_instance, far_server, network):
     instance.binary = network.binary("machine", instance.binary)
     yield instance
     assert instance.overlooked() == []
+
+
+@pytest.fixture
+def open_server(binary, folder, stack):
+    server = OpenServer(binary, folder)
+    stack.callback(server.stop)
+    return server
+
+
+@pytest.fixture(params=VERSIONS)
+def dialect(request, open_server):
+    return Dialect(request.param, open_server.address)

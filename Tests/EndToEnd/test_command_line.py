@@ -2,11 +2,9 @@
 # Copyright the Moorage authors
 """What commands do with words that could mean more than one thing, with interrupts, and with odd descriptors."""
 
-import contextlib
 import fcntl
 import json
 import os
-import pty
 import signal
 import subprocess
 import time
@@ -15,6 +13,7 @@ import pytest
 
 from harness.mounts import is_mounted
 from harness.processes import find_processes, wait_until
+from harness.terminal import on_a_terminal
 from harness.trees import write_file
 
 CLOSED = 'exec "$@" <&- >&- 2>&-'
@@ -108,19 +107,6 @@ def test_a_flush_counts_all_that_is_left(instance, two):
     instance.run("uploads", "pause", "--all")
     result = instance.run("flush", "--timeout", "30", check=False)
     assert result.returncode == 1 and "1100 files left" in result.stderr.splitlines()[-1]
-
-
-def on_a_terminal(instance, *words, **options):
-    """The exit status of a command whose standard output is a terminal, and what that shows."""
-    terminal, other = pty.openpty()
-    process = subprocess.Popen([instance.binary, *words], env=instance.environment, stdout=other, **options)
-    os.close(other)
-    text = b""
-    with contextlib.suppress(OSError):
-        while chunk := os.read(terminal, 4096):
-            text += chunk
-    os.close(terminal)
-    return process.wait(30), text
 
 
 def test_a_flush_tells_what_is_left_as_json(proxy, instance, two):

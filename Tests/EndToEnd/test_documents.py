@@ -10,7 +10,6 @@ import subprocess
 import pytest
 
 from harness.mounts import is_mounted
-from harness.processes import wait_until
 from harness.trees import write_file
 
 

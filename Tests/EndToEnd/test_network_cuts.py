@@ -12,6 +12,7 @@ import pytest
 
 from harness.network import missing
 from harness.following import Lines
+from harness.own_files import give_own_files
 from harness.processes import run, wait_until
 from harness.trees import sha256_of_object, write_file, write_random_file
 
@@ -221,22 +222,14 @@ def test_volumes_with_one_server_ask_once_for_all(far_server, far_instance, fold
 
 
 @pytest.fixture
-def resolving(make_instance, far_server, network, folder, stack, binary):
+def resolving(make_instance, far_server, network, folder, stack):
     """An instance whose endpoint is a name, and the file that resolves it (hosts(5)); its mounts are its own."""
     hosts, resolver = os.path.join(folder, "hosts"), os.path.join(folder, "resolv.conf")
     write_file(hosts, b"127.0.0.1 localhost\n")
     write_file(resolver, b"nameserver 10.77.0.2\noptions timeout:1 attempts:1\n")
-    script = f"mount --bind {hosts} /etc/hosts && mount --bind {resolver} /etc/resolv.conf && echo ready && exec sleep 600"
-    command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
-    holder = subprocess.Popen(command, stdout=subprocess.PIPE)
-    stack.callback(holder.wait)
-    stack.callback(holder.kill)
-    assert holder.stdout.readline() == b"ready\n"
     instance = make_instance(f"http://bucket.moorage.test:{far_server.address.rpartition(':')[2]}", "instance")
-    instance.inside = [*network.words("machine"), f"--mount=/proc/{holder.pid}/ns/mnt"]
-    instance.binary = os.path.join(folder, "moorage-resolving")
-    write_file(instance.binary, f'#!/bin/sh\nexec {" ".join(instance.inside)} {binary} "$@"\n'.encode())
-    os.chmod(instance.binary, 0o755)
+    files = {"/etc/hosts": hosts, "/etc/resolv.conf": resolver}
+    give_own_files(instance, files, folder, stack, inside=network.words("machine"))
     return instance, hosts
 
 

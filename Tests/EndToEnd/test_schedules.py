@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 import pytest
 
 from harness.held import CLOSING, PATIENCE, expect_held, expect_remote, keys, reasons, waiting, write_small
+from harness.own_files import give_own_files
 from harness.processes import wait_until
 from harness.settings import BINARY
 from harness.trees import write_file, write_random_file
@@ -48,20 +49,11 @@ def test_a_window_opens_by_the_clock_on_the_wall(client, instance):
     assert datetime.now(timezone.utc) >= until
 
 
-def test_the_zone_may_change_under_a_running_flusher(client, instance, folder, stack, binary):
+def test_the_zone_may_change_under_a_running_flusher(client, instance, folder, stack):
     """As on a journey: /etc/localtime is another file all of a sudden; in a mount namespace of its own."""
     zone = os.path.join(folder, "zone")
     shutil.copyfile("/usr/share/zoneinfo/Etc/UTC", zone)
-    script = f"mount --bind {zone} /etc/localtime && echo ready && exec sleep 600"
-    command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
-    holder = subprocess.Popen(command, stdout=subprocess.PIPE)
-    stack.callback(holder.wait)
-    stack.callback(holder.kill)
-    assert holder.stdout.readline() == b"ready\n"
-    instance.inside = ["nsenter", f"--mount=/proc/{holder.pid}/ns/mnt"]
-    instance.binary = os.path.join(folder, "moorage-elsewhere")
-    write_file(instance.binary, f'#!/bin/sh\nexec {" ".join(instance.inside)} {binary} "$@"\n'.encode())
-    os.chmod(instance.binary, 0o755)
+    give_own_files(instance, {"/etc/localtime": zone}, folder, stack)
     instance.environment.pop("TZ", None)
     hour = datetime.now(timezone.utc).hour
     instance.configure(window=f"{(hour + 6) % 24:02}:00-{(hour + 9) % 24:02}:00", quiet_period="0s")

@@ -2,6 +2,7 @@
 # Copyright the Moorage authors
 """A program on a terminal of its own, and what a person would see there."""
 
+import contextlib
 import fcntl
 import os
 import pty
@@ -88,3 +89,16 @@ class Terminal:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait(10)
         os.close(self.master)
+
+
+def on_a_terminal(instance, *words, **options):
+    """The exit status of a command whose standard output is a terminal, and what that shows."""
+    terminal, other = pty.openpty()
+    process = subprocess.Popen([instance.binary, *words], env=instance.environment, stdout=other, **options)
+    os.close(other)
+    text = b""
+    with contextlib.suppress(OSError):
+        while chunk := os.read(terminal, 4096):
+            text += chunk
+    os.close(terminal)
+    return process.wait(30), text
