@@ -10,6 +10,9 @@ internal import Platform
 internal import Policy
 
 extension Engine {
+    /// How many rows are looked at before others may have the state.
+    private static let lookedAtOnce = 256
+
     /// What a flush still waits for in one volume.
     private struct Share {
         let session: VolumeSession
@@ -40,6 +43,7 @@ extension Engine {
         let files = shares.reduce(0) { $0 + $1.remaining.count }
         let bytes = shares.reduce(0) { $0 + $1.remaining.reduce(0) { $0 + $1.size } }
         var nextReport = 0.0
+        var spent = 0.0
         while !isStopping {
             let started = monotonicSeconds()
             if started >= nextReport {
@@ -51,9 +55,13 @@ extension Engine {
             }
             shares.removeAll { $0.remaining.isEmpty }
             if shares.isEmpty || isStuck(shares) || started >= end ?? .infinity { break }
-            let spent = monotonicSeconds() - started
-            _ = state.wait(timeout: max(0.1, min(spent * 4, 2))) { $0.isStopping ? true : nil }
+            spent += monotonicSeconds() - started
+            // Looking at many rows takes what sending them needs.
+            let pause = max(0.1, min(spent * 9, 2, (end ?? .infinity) - started))
+            _ = state.wait(timeout: pause) { $0.isStopping ? true : nil }
+            let looked = monotonicSeconds()
             for index in shares.indices { look(at: &shares[index], selection) }
+            spent = monotonicSeconds() - looked
         }
         let rows = shares.flatMap { share in share.remaining.map { (share.session, $0) } }
         let remaining = rows.prefix(Self.reportLimit).map { session, node in self.report(node, session) }
@@ -118,9 +126,10 @@ extension Engine {
             // What turned up later under the same call is hurried too, also a row that became a conflict copy, and what
             // failed, once its next attempt is due.
             let now = Timestamp.now()
+            let forgotten = forgotten(share.remaining, id, now: now)
             let fresh = share.remaining.filter { row in
                 known[row.id] != row.path || row.schedule.attempts > 0 && row.schedule.nextAttempt ?? now <= now
-                    || isForgotten(row, id)
+                    || forgotten.contains(row.id)
             }
             if !fresh.isEmpty { force(fresh, share.session) }
         } catch {
@@ -128,15 +137,21 @@ extension Engine {
         }
     }
 
-    /// Whether the wish that a row goes now was lost with a first try, and conditions or a time hold it since.
-    private func isForgotten(_ row: JournalNode, _ volume: String) -> Bool {
-        guard row.schedule.attempts == 0 else { return false }
-        let id = RowID(volume: volume, node: row.id.value)
-        let now = Timestamp.now()
-        return state.inspect { state in
-            guard !state.scheduler.isRunning(id), let work = state.scheduler.row(id)?.facts else { return false }
-            return state.isHeld(id, now: now) || !work.isForced && work.notBefore.map { $0 > now } ?? false
+    /// The rows of which the wish that they go now was lost with a first try, and conditions or a time hold them since.
+    private func forgotten(_ rows: [JournalNode], _ volume: String, now: Timestamp) -> Set<NodeID> {
+        var forgotten: Set<NodeID> = []
+        // Others need the state, too.
+        for first in stride(from: 0, to: rows.count, by: Self.lookedAtOnce) {
+            state.inspect { state in
+                for row in rows[first..<min(rows.count, first + Self.lookedAtOnce)] where row.schedule.attempts == 0 {
+                    let id = RowID(volume: volume, node: row.id.value)
+                    guard !state.scheduler.isRunning(id), let work = state.scheduler.row(id)?.facts else { continue }
+                    let isEarly = !work.isForced && work.notBefore.map { $0 > now } ?? false
+                    if isEarly || state.isHeld(id, now: now) { forgotten.insert(row.id) }
+                }
+            }
         }
+        return forgotten
     }
 
     /// Whether nothing that is left can go on without a person.
