@@ -11,6 +11,7 @@
 typedef size_t (*moorage_curl_data_callback)(char *_Nullable, size_t, size_t, void *_Nullable);
 typedef int (*moorage_curl_seek_callback)(void *_Nullable, curl_off_t, int);
 typedef int (*moorage_curl_sockopt_callback)(void *_Nullable, curl_socket_t, curlsocktype);
+typedef int (*moorage_curl_prereq_callback)(void *_Nullable, char *_Nullable, char *_Nullable, int, int);
 
 static inline CURLcode moorage_curl_set_long(CURL *_Nonnull handle, CURLoption option, long value) {
     return curl_easy_setopt(handle, option, value);
@@ -39,6 +40,10 @@ static inline CURLcode moorage_curl_set_seek_callback(
 }
 static inline CURLcode moorage_curl_set_sockopt_callback(
     CURL *_Nonnull handle, CURLoption option, moorage_curl_sockopt_callback _Nullable value) {
+    return curl_easy_setopt(handle, option, value);
+}
+static inline CURLcode moorage_curl_set_prereq_callback(
+    CURL *_Nonnull handle, CURLoption option, moorage_curl_prereq_callback _Nullable value) {
     return curl_easy_setopt(handle, option, value);
 }
 static inline CURLcode moorage_curl_get_long(CURL *_Nonnull handle, CURLINFO info, long *_Nonnull value) {

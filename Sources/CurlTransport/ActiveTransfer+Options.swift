@@ -21,9 +21,7 @@ extension ActiveTransfer {
         set(CURLOPT_URL, request.url)
         setMethod()
         setConnectionOptions(configuration)
-        // An empty body cannot show by a refused rewind that a request was about to be repeated.
-        let mustNotRepeat = !request.isReplayable && (request.body?.count ?? 0) == 0
-        if oldestConnection < 2 || mustNotRepeat {
+        if oldestConnection < 2 {
             set(CURLOPT_FRESH_CONNECT, 1)
         } else if oldestConnection < 1e6 {
             // libcurl compares whole seconds, and one as old as that may still be used.
@@ -117,6 +115,11 @@ extension ActiveTransfer {
         _ = moorage_curl_set_pointer(handle, CURLOPT_SOCKOPTDATA, context)
         for option in [CURLOPT_HEADERDATA, CURLOPT_WRITEDATA, CURLOPT_READDATA, CURLOPT_SEEKDATA, CURLOPT_PRIVATE] {
             _ = moorage_curl_set_pointer(handle, option, context)
+        }
+        _ = moorage_curl_set_pointer(handle, CURLOPT_PREREQDATA, context)
+        _ = moorage_curl_set_prereq_callback(handle, CURLOPT_PREREQFUNCTION) { context, _, _, _, _ in
+            let mayBegin = ActiveTransfer.of(context)?.mayBegin() == true
+            return mayBegin ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT
         }
         _ = moorage_curl_set_data_callback(handle, CURLOPT_HEADERFUNCTION) { bytes, size, count, context in
             let line = UnsafeRawBufferPointer(start: bytes, count: size * count)

@@ -38,6 +38,8 @@ final class ActiveTransfer {
     /// A 417 that libcurl may be about to answer by repeating the request without Expect.
     private var refusedExpectation: HeadReader.Head?
     private(set) var bytesReceived: Int64 = 0
+    /// Whether libcurl was let send the request.
+    private var hasBegunBefore = false
     /// Whether pieces were given to the delegate since it was told that there are no more for now.
     private var hasReceived = false
     /// Why we made libcurl stop; more telling than its own code.
@@ -95,6 +97,16 @@ final class ActiveTransfer {
     }
 
     // MARK: Callbacks
+
+    /// Whether libcurl, which has a connection now, may send the request; false stops the transfer.
+    ///
+    /// Where a kept connection turns out to be closed, libcurl sends a request once more on another. What has a body shows
+    /// that by the rewind; what has none would be repeated unseen.
+    func mayBegin() -> Bool {
+        defer { hasBegunBefore = true }
+        guard hasBegunBefore, !request.isReplayable, (request.body?.count ?? 0) == 0 else { return true }
+        return stop(.connectionLost, "the connection closed before the answer")
+    }
 
     /// Takes a header line; false stops the transfer.
     func receivedHeader(_ line: UnsafeRawBufferPointer) -> Bool {
