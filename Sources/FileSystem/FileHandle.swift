@@ -36,6 +36,17 @@ package final class FileHandle: Sendable {
         self.isWritable = isWritable
     }
 
+    /// The kernel keeps what is read or written now; called before the bytes are looked at.
+    ///
+    /// What a mapping of a file opened with O_DIRECT is filled with looks like a direct read, and does not count.
+    package func noteUseOfPages() {
+        guard !inode.mayHavePages.load(ordering: .relaxed) else { return }
+        inode.mayHavePages.store(true, ordering: .sequentiallyConsistent)
+    }
+
+    /// Whether the kernel may hold something of the file.
+    package var mayHavePages: Bool { inode.mayHavePages.load(ordering: .sequentiallyConsistent) }
+
     /// Who reads all of `range`, and what of it lies within the file, when the whole file is one remote version that was
     /// read through this handle before: the usual read, for which no lock is taken and nothing is copied.
     func wholeFileReader(of range: ByteRange) -> (CacheReader, ByteRange)? {

@@ -86,6 +86,8 @@ final class Inode: Sendable {
     let number: InodeNumber
     let kind: Kind
     let state: Lock<State>
+    /// Something of it went through the kernel's memory; never false again.
+    let mayHavePages = Atomic<Bool>(false)
     /// Held across journal commits of this file's content, so that they happen in order.
     let commit = Lock(())
 

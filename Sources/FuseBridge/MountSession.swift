@@ -39,6 +39,7 @@ package final class MountSession: Sendable {
         let session = try Self.mounted(options, bridge)
         state.inspect { $0.session = session }
         bridge.kernelNames.serve(session)
+        bridge.pages.serve(session)
     }
 
     /// Serves the kernel until the file system is unmounted, then records everything that is still open.
@@ -67,6 +68,7 @@ package final class MountSession: Sendable {
         let failure = loop.run()
         if failure != 0 { Log.error("mount", "no more requests can be taken: \(String(cString: strerror(failure)))") }
         bridge.requests.end()
+        bridge.pages.end()
         state.update { state in
             state.isEnding = true
             state.session = nil
@@ -141,6 +143,8 @@ package final class MountSession: Sendable {
     private func interruptLoop() {
         // The loop waits for its threads, and those for the remote perhaps.
         bridge.requests.end()
+        // While requests are taken, so that the kernel is not left waiting for pages.
+        bridge.pages.end()
         var action = sigaction()
         action.__sigaction_handler.sa_handler = { _ in }
         sigaction(SIGUSR1, &action, nil)

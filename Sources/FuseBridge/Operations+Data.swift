@@ -14,12 +14,28 @@ extension Operations {
         table.read = { raw, _, size, offset, info in
             guard let request = Request(raw) else { return }
             guard let handle = handle(info, FileHandle.self) else { return request.fail(.badHandle) }
+            if !Operations.isDirect(info) { handle.noteUseOfPages() }
             Operations.read(request, handle, ByteRange(offset: Int64(offset), count: Int64(size)))
         }
-        table.write_buf = { raw, _, buffer, offset, info in
+        table.write_buf = { raw, number, buffer, offset, info in
             guard let request = Request(raw), let buffer else { return }
             guard let handle = handle(info, FileHandle.self) else { return request.fail(.badHandle) }
-            Operations.write(request, handle, buffer, Int64(offset), isWriteback: info?.pointee.writepage == 1)
+            let isWriteback = info?.pointee.writepage == 1
+            let isDirect = Operations.isDirect(info) && !isWriteback
+            if !isDirect { handle.noteUseOfPages() }
+            Operations.write(request, handle, buffer, Int64(offset), isWriteback: isWriteback) { written in
+                guard written > 0, isDirect, handle.mayHavePages else {
+                    _ = fuse_reply_write(request.raw, written)
+                    return
+                }
+                let write = PagesBehindWrites.Write(
+                    request: request.raw,
+                    inode: number,
+                    offset: offset,
+                    count: written
+                )
+                request.bridge.pages.answer(write)
+            }
         }
         table.fallocate = { raw, _, mode, offset, length, info in
             guard let request = Request(raw) else { return }
@@ -79,7 +95,8 @@ extension Operations {
         _ handle: FileHandle,
         _ buffer: UnsafeMutablePointer<fuse_bufvec>,
         _ offset: Int64,
-        isWriteback: Bool
+        isWriteback: Bool,
+        _ answer: (Int) -> Void
     ) {
         do throws(FileError) {
             let range = ByteRange(offset: offset, count: Int64(fuse_buf_size(buffer)))
@@ -88,10 +105,15 @@ extension Operations {
                     moorage_fuse_buf_copy_to_fd(buffer, target, off_t(offset))
                 }
             }
-            _ = fuse_reply_write(request.raw, written)
+            answer(written)
         } catch {
             request.fail(error)
         }
+    }
+
+    /// Whether a request goes past the kernel's memory of the file.
+    private static func isDirect(_ info: UnsafeMutablePointer<fuse_file_info>?) -> Bool {
+        info.map { $0.pointee.flags & moorage_O_DIRECT != 0 } ?? false
     }
 }
 

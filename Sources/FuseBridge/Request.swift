@@ -15,6 +15,7 @@ final class Bridge: Sendable {
     let requests: WaitingRequests
     let directories = ParallelDirectories()
     let kernelNames = KernelNames()
+    let pages = PagesBehindWrites()
     /// Called once when the kernel has agreed on the terms.
     let ready = Lock<(@Sendable () -> Void)?>(nil)
 
