@@ -68,7 +68,7 @@ package final class MountSession: Sendable {
         let failure = loop.run()
         if failure != 0 { Log.error("mount", "no more requests can be taken: \(String(cString: strerror(failure)))") }
         bridge.requests.end()
-        bridge.pages.end()
+        let isUnused = bridge.pages.end()
         state.update { state in
             state.isEnding = true
             state.session = nil
@@ -77,7 +77,7 @@ package final class MountSession: Sendable {
         fileSystem.shutDown()
         bridge.kernelNames.serve(nil)
         fuse_session_unmount(session)
-        fuse_session_destroy(session)
+        if isUnused { fuse_session_destroy(session) }
     }
 
     /// Ends the mount: as umount(8) would; when files are open in it, without them.
@@ -144,7 +144,7 @@ package final class MountSession: Sendable {
         // The loop waits for its threads, and those for the remote perhaps.
         bridge.requests.end()
         // While requests are taken, so that the kernel is not left waiting for pages.
-        bridge.pages.end()
+        _ = bridge.pages.end()
         var action = sigaction()
         action.__sigaction_handler.sa_handler = { _ in }
         sigaction(SIGUSR1, &action, nil)

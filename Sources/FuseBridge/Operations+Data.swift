@@ -24,17 +24,9 @@ extension Operations {
             let isDirect = Operations.isDirect(info) && !isWriteback
             if !isDirect { handle.noteUseOfPages() }
             Operations.write(request, handle, buffer, Int64(offset), isWriteback: isWriteback) { written in
-                guard written > 0, isDirect, handle.mayHavePages else {
-                    _ = fuse_reply_write(request.raw, written)
-                    return
+                if written > 0, isDirect, handle.mayHavePages {
+                    request.bridge.pages.drop(number, ByteRange(offset: Int64(offset), count: Int64(written)))
                 }
-                let write = PagesBehindWrites.Write(
-                    request: request.raw,
-                    inode: number,
-                    offset: offset,
-                    count: written
-                )
-                request.bridge.pages.answer(write)
             }
         }
         table.fallocate = { raw, _, mode, offset, length, info in
@@ -96,7 +88,7 @@ extension Operations {
         _ buffer: UnsafeMutablePointer<fuse_bufvec>,
         _ offset: Int64,
         isWriteback: Bool,
-        _ answer: (Int) -> Void
+        _ beforeAnswer: (Int) -> Void
     ) {
         do throws(FileError) {
             let range = ByteRange(offset: offset, count: Int64(fuse_buf_size(buffer)))
@@ -105,7 +97,8 @@ extension Operations {
                     moorage_fuse_buf_copy_to_fd(buffer, target, off_t(offset))
                 }
             }
-            answer(written)
+            beforeAnswer(written)
+            _ = fuse_reply_write(request.raw, written)
         } catch {
             request.fail(error)
         }
