@@ -95,7 +95,8 @@ extension ActiveTransfer {
         set(CURLOPT_TCP_KEEPALIVE, 1)
         set(CURLOPT_TCP_KEEPIDLE, 30)
         set(CURLOPT_TCP_KEEPINTVL, 10)
-        set(CURLOPT_MAXAGE_CONN, 60)
+        // Some servers close what was idle for 5 s (Apache, Node). A request that crosses with that may not be repeated.
+        set(CURLOPT_MAXAGE_CONN, request.isReplayable ? 60 : 3)
         _ = moorage_curl_set_pointer(handle, CURLOPT_ERRORBUFFER, errorText)
         _ = moorage_curl_set_sockopt_callback(handle, CURLOPT_SOCKOPTFUNCTION) { context, descriptor, _ in
             // Unacknowledged data for that long means a dead path, whatever the retransmission timer thinks.

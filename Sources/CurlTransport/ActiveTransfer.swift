@@ -208,6 +208,17 @@ final class ActiveTransfer {
 
     func finish(failure: TransferError) {
         settleShares()
-        delegate.transferDidFinish(.failure(failure))
+        delegate.transferDidFinish(.failure(hidesRequest(failure) ? lost(failure) : failure))
+    }
+
+    /// Whether an error is that of a second connection, which libcurl made to send the request once more: the first one may
+    /// have taken it.
+    private func hidesRequest(_ failure: TransferError) -> Bool {
+        guard hasBegunBefore, !request.isReplayable else { return false }
+        return [.unreachable, .insecure, .proxyRefused].contains(failure.kind)
+    }
+
+    private func lost(_ failure: TransferError) -> TransferError {
+        TransferError(.connectionLost, failure.message, bytesSent: failure.bytesSent)
     }
 }

@@ -231,6 +231,33 @@ import Testing
         #expect(count == (isReplayable ? 2 : 1))
     }
 
+    /// The second connection is libcurl's own; that it cannot be made says nothing of the first.
+    @Test(arguments: [nil, "data"])
+    func aRequestIsNotCalledUnsentWhereOnlyItsRepetitionWas(content: String?) throws {
+        let server = Monitor<ScriptedServer?>(nil)
+        let started = try ScriptedServer { connection, _ in
+            _ = connection.request()
+            connection.write(Self.fine)
+            _ = connection.request()
+            server.inspect { $0 }?.stop()
+            // Until it does not listen any more.
+            usleep(200_000)
+        }
+        server.inspect { $0 = started }
+        defer { server.inspect { $0 = nil } }
+        let transport = try CurlTransport()
+        _ = try transport.perform(TransferRequest(method: "GET", url: started.url))
+        let body = content.map { TransferBody.bytes(Array($0.utf8)) }
+        var request = TransferRequest(method: "PUT", url: started.url, body: body)
+        request.isReplayable = false
+        do throws(TransferError) {
+            _ = try transport.perform(request)
+            Issue.record("nobody answers it")
+        } catch {
+            #expect(error.kind == .connectionLost)
+        }
+    }
+
     @Test func whatMayNotBeRepeatedUsesAKeptConnection() throws {
         let server = try ScriptedServer { connection, index in
             while connection.request() != nil {
