@@ -107,7 +107,7 @@ package struct CacheFile: ~Copyable, Sendable {
         try Files.removeIfPresent(path)
     }
 
-    /// Puts an empty cache file at the path; false when there is one by now.
+    /// Puts an empty cache file at the path; false when that is to be looked for anew: there is one by now.
     ///
     /// It is complete when it appears.
     private static func create(_ path: String, _ header: [UInt8], at offset: Int64) throws(SystemError) -> Bool {
@@ -118,7 +118,8 @@ package struct CacheFile: ~Copyable, Sendable {
             if moorage_renameat2(AT_FDCWD, temporary, AT_FDCWD, path, UInt32(moorage_RENAME_NOREPLACE)) == 0 {
                 return true
             }
-            guard errno == EEXIST else { throw SystemError.last("renameat2", path) }
+            // Also when somebody has deleted the temporary file.
+            guard errno == EEXIST || errno == ENOENT else { throw SystemError.last("renameat2", path) }
         } catch {
             try? Files.removeIfPresent(temporary)
             throw error
