@@ -88,3 +88,11 @@ def test_a_volume_is_mounted_while_the_mount_before_still_ends(instance, mount):
     assert not is_alive(pid)
     with open(mount / "file", "rb") as file:
         assert file.read() == b"kept"
+
+
+def test_what_is_in_use_for_an_instant_is_unmounted(instance, mount):
+    """As by df(1), or whatever else walks through all mounts."""
+    user = subprocess.Popen(["sleep", "0.3"], cwd=mount.path)
+    result = instance.run("unmount", mount.path, check=False)
+    assert result.returncode == 0 and result.stderr == "", result
+    assert user.wait() == 0

@@ -44,15 +44,29 @@ enum UnmountCommand {
         return try FlushCommand.run(instance, [UploadSelection(volumes: [volume.id])], timeout: timeout, json: json)
     }
 
+    /// How often something that is in use is tried again, and how long after, in microseconds: what walks through all
+    /// mounts, as df(1) does, uses one for an instant.
+    private static let repetitions = 5
+    private static let pause: useconds_t = 100_000
+
     /// Takes the mount out of the kernel's table; with `isLazy` also when something still uses it.
     static func detach(_ path: String, isLazy: Bool = false) throws(CommandFailure) {
-        if geteuid() == 0 {
-            if umount2(path, umountNoFollow | (isLazy ? umountDetach : 0)) == 0 { return }
-            throw failure(path, errno)
+        for repetition in 0...repetitions {
+            let isLast = repetition == repetitions
+            guard let code = try attempt(path, isLazy: isLazy, isQuiet: !isLast) else { return }
+            guard code == EBUSY, !isLast else { throw failure(path, code) }
+            usleep(pause)
         }
-        let status = try ExternalProgram.run("fusermount3", [isLazy ? "-uz" : "-u", "--", path])
-        guard status != 0 else { return }
-        throw failure(path, MountTable.isMoorage(at: path) ? EBUSY : EPERM)
+    }
+
+    /// Why it could not be taken out; nil when it was.
+    private static func attempt(_ path: String, isLazy: Bool, isQuiet: Bool) throws(CommandFailure) -> Int32? {
+        if geteuid() == 0 {
+            return umount2(path, umountNoFollow | (isLazy ? umountDetach : 0)) == 0 ? nil : errno
+        }
+        let words = [isLazy ? "-uz" : "-u"] + (isQuiet ? ["-q"] : []) + ["--", path]
+        guard try ExternalProgram.run("fusermount3", words) != 0 else { return nil }
+        return MountTable.isMoorage(at: path) ? EBUSY : EPERM
     }
 
     // umount2(2): these constants are macros that Swift does not import.
