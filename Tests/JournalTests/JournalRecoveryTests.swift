@@ -66,6 +66,34 @@ import Testing
         #expect(bytes == Array("xx".utf8) + [0, 0, 0, 0, 0, 0, 0], "dropped bytes are cleared")
     }
 
+    /// Its staging file has whole blocks, of which the record names the bytes that were written.
+    @Test(arguments: [0, 4000, 8150]) func aRecordedNewFileKeepsTheTimeItWasGiven(offset: Int64) throws {
+        let node = try journal.createFile(at: "a", attributes: .file(), remote: .absent)
+        let content = try fixture.put(node, String(repeating: "x", count: 60), at: offset)
+        let id = try #require(node.generation).id
+        try journal.record(node.id, id, content: content, modified: Timestamp(seconds: 7), durable: false)
+        try fixture.recover()
+        let row = try fixture.row("a")
+        #expect(row.attributes.modified == Timestamp(seconds: 7) && row.generation?.content == content)
+        #expect(fixture.report.items.isEmpty)
+    }
+
+    @Test(arguments: [0, 60, 100, 70_000]) func whatWasWrittenSinceItWasRecordedChangesTheTimeOfANewFile(
+        offset: Int64
+    ) throws {
+        let node = try journal.createFile(at: "a", attributes: .file(), remote: .absent)
+        let content = try fixture.put(node, String(repeating: "x", count: 60))
+        let id = try #require(node.generation).id
+        let time = Timestamp(seconds: 7)
+        try journal.record(node.id, id, content: content, modified: time, durable: false, now: time)
+        let staging = try journal.openStaging(id, creating: false)
+        try Array("more".utf8).withUnsafeBytes { try staging.write($0, at: offset) }
+        try fixture.recover()
+        let row = try fixture.row("a")
+        #expect(row.attributes.modified != time && row.size == max(60, offset + 4))
+        #expect(row.generation?.content.extents.contains(ByteRange(offset: offset, count: 4)) == true)
+    }
+
     @Test func aFileThatIsBeingUploadedAndWrittenGoesBackToWhatIsSent() throws {
         let sent = try fixture.save("a")
         _ = try fixture.begin("a")

@@ -13,6 +13,8 @@ private struct Evidence {
     /// What power loss leaves for sure; nil when nothing ever was.
     let synced: ContentMap?
     let file: StagingFile?
+    /// Of a new file that is open: what was written to it since it was recorded.
+    let written: [ByteRange]
     /// The row that has it, if any.
     let node: JournalNode?
 }
@@ -73,12 +75,16 @@ extension Recovery {
         let facts = try tables.connection.first(sql, [.integer(id.value)]) { row throws(JournalError) in
             (row.bool(0), row.isNull(1) ? nil : try Self.content(row))
         }
+        let isNew = generation.underlay == .none && !generation.isSealed
+        let path = journal.stagingPath(id)
         do throws(SystemError) {
+            let file = try StagingFile(path)
             return Evidence(
                 generation: generation,
                 isRecorded: facts?.0 ?? false,
                 synced: facts?.1,
-                file: try StagingFile(journal.stagingPath(id)),
+                file: file,
+                written: isNew ? try file?.written(path, besides: generation.content.extents) ?? [] : [],
                 node: try? tables.nodes("WHERE n.generation = ?", [.integer(id.value)]).first
             )
         } catch {
@@ -114,7 +120,7 @@ extension Recovery {
         }
         if evidence.file == nil, !generation.content.extents.isEmpty { return .damaged }
         if generation.underlay == .none, !isNewBoot {
-            return .restore(whole(generation.content, evidence.file), isSynced: false)
+            return .restore(whole(evidence), isSynced: false)
         }
         let content = clipped(generation.content, evidence.file)
         return .restore(content, isSynced: generation.isSynced && content == generation.content)
@@ -129,10 +135,10 @@ extension Recovery {
     }
 
     /// All that a file without underlay has in staging, also what was written since it was recorded.
-    private static func whole(_ content: ContentMap, _ file: StagingFile?) -> ContentMap {
-        guard let file else { return content }
-        var content = clipped(content, file)
-        for range in file.data.ranges { content.write(range) }
+    private static func whole(_ evidence: Evidence) -> ContentMap {
+        guard let file = evidence.file else { return evidence.generation.content }
+        var content = clipped(evidence.generation.content, file)
+        for range in evidence.written { content.write(range) }
         if file.length > content.size { content.truncate(to: file.length) }
         return content
     }
@@ -228,10 +234,11 @@ extension Recovery {
         try tables.update(node)
     }
 
+    /// What was written since the row was last changed gives it its time; until then the row knows better.
     private func touch(_ evidence: Evidence, _ content: ContentMap) throws(JournalError) {
         let old = evidence.generation
-        guard content != old.content, old.underlay == .none, !old.isSealed, let file = evidence.file,
-            var node = evidence.node
+        guard old.underlay == .none, !old.isSealed, let file = evidence.file, var node = evidence.node,
+            content != old.content || file.modified > node.changedAt
         else { return }
         node.attributes.modified = file.modified
         node.attributeSequence = try tables.nextSequence()
