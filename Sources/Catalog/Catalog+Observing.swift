@@ -190,7 +190,10 @@ extension Entries {
 
 extension Entries {
     /// Takes in what a HEAD told, unless something newer is known; whether it was taken.
+    ///
+    /// What was asked for before the file was begun anew is not: what was committed since then may be lost.
     fileprivate func observe(_ answer: CatalogEntry, _ token: CatalogToken) throws(DatabaseError) -> Bool {
+        guard token.epoch == epoch else { return false }
         let old = try entry(answer.path)
         if let old, old.stamp > token.stamp { return false }
         var answer = answer

@@ -91,6 +91,7 @@ package final class Catalog: Sendable {
                 return state.store
             }
             if !state.store.isInMemory { Log.notice("catalog", "\(path) was deleted; going on with a new one") }
+            state.store.giveUp(path)
             state.retryAt = monotonicSeconds() + Self.retryInterval
             state.store = Self.replacement(for: state.store, at: path)
             return state.store
@@ -110,8 +111,9 @@ package final class Catalog: Sendable {
 
     /// A new file for a damaged one, a store in memory when the file cannot be used; throws what is not the disk's fault.
     private func fallback(from failed: CatalogStore, _ error: DatabaseError) throws(DatabaseError) -> CatalogStore {
-        if !failed.isInMemory, error.kind == .corrupt { return startAnew(after: failed, error) }
         guard !failed.isInMemory, error.isOfDisk else { throw error }
+        let isDeleted = error.kind != .full && !failed.isStillAt(path)
+        if isDeleted || error.kind == .corrupt { return startAnew(after: failed, error) }
         let memory = try CatalogStore(inMemoryBecause: error, epoch: failed.epoch + 1)
         return state.withLock { state in
             if state.store === failed {
@@ -128,7 +130,7 @@ package final class Catalog: Sendable {
         state.withLock { state in
             guard state.store === failed else { return state.store }
             Log.warning("catalog", "starting anew: \(error)")
-            if failed.isStillAt(path) { CatalogStore.remove(path) }
+            failed.giveUp(path)
             state.retryAt = monotonicSeconds() + Self.retryInterval
             state.store = Self.replacement(for: failed, at: path)
             return state.store

@@ -8,32 +8,97 @@ internal import Platform
 
 /// The catalog's tables, in a file or in memory.
 final class CatalogStore: Sendable {
+    /// Two connections that see each other's commits, and the files that they have open.
+    private struct Opened {
+        let writer: Database
+        let reader: Database
+        let identity: [UInt64]
+    }
+
     private let writer: Database
     private let reader: Database
     /// How many stores came before it in this process.
     let epoch: Int
-    /// Device and inode of the file; nil in memory.
+    /// Device and inode of the file, its log and the log's index; nil in memory.
+    ///
+    /// Each of the three is somebody else's when it is made anew under its name: commits of one process no longer show in
+    /// another then. Whoever deletes a cache does so file by file, while others begin a new one.
     private let identity: [UInt64]?
 
     var isInMemory: Bool { identity == nil }
 
     /// Opens the file, creating it and its folder; a damaged or newer file is replaced.
     init(path: String, epoch: Int) throws(DatabaseError) {
+        let opened = try Self.openWhole(path)
+        (writer, reader, identity) = (opened.writer, opened.reader, opened.identity)
+        self.epoch = epoch
+    }
+
+    /// How often it is tried while somebody deletes the files that are opened, and for how long, in seconds.
+    private static let attempts = 8
+    private static let patience = 2.0
+
+    private static func openWhole(_ path: String) throws(DatabaseError) -> Opened {
+        let end = monotonicSeconds() + patience
+        for attempt in 1...attempts {
+            do throws(DatabaseError) {
+                if let opened = try openOrReplace(path) { return opened }
+                // Within a process an index without a name would be shared by all who open the file later.
+                if identity(of: path) == nil { remove(path) }
+            } catch {
+                // What is deleted or made anew at the wrong moment is told as an I/O error, as locked or as no database.
+                let isOfDisk = [.full, .readOnly, .newerFormat].contains(error.kind)
+                guard !isOfDisk, attempt < attempts, monotonicSeconds() < end else { throw error }
+            }
+            usleep(UInt32(1000 * attempt))
+        }
+        throw DatabaseError(.io, "\(path): its files are deleted again and again")
+    }
+
+    private static func openOrReplace(_ path: String) throws(DatabaseError) -> Opened? {
         do throws(SystemError) {
             try Files.makeDirectories(Files.parent(of: path))
         } catch {
             throw DatabaseError(error.code == ENOSPC ? .full : .io, error.description)
         }
         do throws(DatabaseError) {
-            (writer, reader) = try Self.open(path)
+            return try open(path)
         } catch {
-            guard Self.isUseless(path, error) else { throw error }
+            guard isUseless(path, error) else { throw error }
             Log.notice("catalog", "starting anew: \(error)")
-            Self.remove(path)
-            (writer, reader) = try Self.open(path)
+            remove(path)
+            return try open(path)
         }
-        identity = Self.identity(of: path) ?? []
-        self.epoch = epoch
+    }
+
+    /// nil when the files were replaced meanwhile, so that the two connections may have different ones.
+    private static func open(_ path: String) throws(DatabaseError) -> Opened? {
+        let writer = try Database(path: path, options: options, migrations: migrations)
+        guard let before = identity(of: path) else { return nil }
+        let reader: Database
+        do throws(DatabaseError) {
+            reader = try Database(path: path, options: options)
+            guard try doShare(writer, reader) else { return nil }
+        } catch {
+            guard before == identity(of: path) else { return nil }
+            throw error
+        }
+        return before == identity(of: path) ? Opened(writer: writer, reader: reader, identity: before) : nil
+    }
+
+    /// Whether one connection sees what the other one commits.
+    private static func doShare(_ writer: Database, _ reader: Database) throws(DatabaseError) -> Bool {
+        let mark = Value.integer(Int64.random(in: .min ... .max))
+        _ = try writer.write { connection throws(DatabaseError) in
+            try connection.run("INSERT INTO opening VALUES (?)", [mark])
+        }
+        let isSeen = try reader.read { connection throws(DatabaseError) in
+            try connection.exists("SELECT 1 FROM opening WHERE mark = ?", [mark])
+        }
+        _ = try writer.write { connection throws(DatabaseError) in
+            try connection.run("DELETE FROM opening WHERE mark = ?", [mark])
+        }
+        return isSeen
     }
 
     /// Whether an error says that the file has to be given up.
@@ -60,9 +125,15 @@ final class CatalogStore: Sendable {
         self.epoch = epoch
     }
 
-    /// Whether the open file is the one that has the name: deleting the cache takes only the name.
+    /// Whether the open files are those that have the names: deleting the cache takes only the names.
     func isStillAt(_ path: String) -> Bool {
         identity == Self.identity(of: path)
+    }
+
+    /// Takes the name from the open file, if it still has it: what its log held is lost.
+    func giveUp(_ path: String) {
+        guard let identity, let status = try? FileStatus.of(path) else { return }
+        if Array(identity.prefix(2)) == [status.device, status.inode] { Self.remove(path) }
     }
 
     func read<Result>(_ body: (Entries) throws(DatabaseError) -> Result) throws(DatabaseError) -> Result {
@@ -73,16 +144,17 @@ final class CatalogStore: Sendable {
         try writer.write { connection throws(DatabaseError) in try body(Entries(connection: connection, epoch: epoch)) }
     }
 
+    /// nil when one of them is not there.
     private static func identity(of path: String) -> [UInt64]? {
-        guard let status = try? FileStatus.of(path) else { return nil }
-        return [status.device, status.inode]
+        var identity: [UInt64] = []
+        for suffix in ["", "-wal", "-shm"] {
+            guard let status = try? FileStatus.of(path + suffix) else { return nil }
+            identity += [status.device, status.inode]
+        }
+        return identity
     }
 
     private static let options = Database.Options(durability: .none, cacheSize: 8192)
-
-    private static func open(_ path: String) throws(DatabaseError) -> (Database, Database) {
-        (try Database(path: path, options: options, migrations: migrations), try Database(path: path, options: options))
-    }
 
     // Stamps of a new file are above those of the one before it, so that a listing begun then is older than its rows.
     private static let migrations = [
@@ -119,5 +191,6 @@ final class CatalogStore: Sendable {
         "ALTER TABLE entry ADD COLUMN device INTEGER",
         // What was asked for before does not tell of them: it is asked for again.
         "ALTER TABLE entry ADD COLUMN xattr TEXT; UPDATE entry SET has_metadata = 0",
+        "CREATE TABLE IF NOT EXISTS opening (mark INTEGER NOT NULL)",
     ]
 }

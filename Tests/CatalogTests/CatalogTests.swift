@@ -324,6 +324,26 @@ import Testing
         #expect(catalog.epoch == 1)
     }
 
+    /// As by rm(1), which meets the files of a catalog that was begun anew meanwhile.
+    @Test(arguments: ["catalog.sqlite", "catalog.sqlite-wal", "catalog.sqlite-shm"])
+    func whoeverHasItOpenSeesTheSameAfterAnyOfItsFilesWasDeleted(name: String) throws {
+        defer { removeAll() }
+        let older = try Catalog(directory: directory)
+        try list("", [page([("a", "1")])])
+        try #require(unlink("\(directory)/\(name)") == 0)
+        let newer = try Catalog(directory: directory)
+        let all = [older, catalog, newer]
+        for (number, each) in all.enumerated() {
+            let path = key("\(number)")
+            try each.committed(path, version: version("2"), metadata: nil, generation: 1, at: time)
+            #expect(
+                try all.map { try $0.entry(path)?.version } == [version("2"), version("2"), version("2")],
+                "\(number)"
+            )
+        }
+        #expect(catalog.epoch > 0 && older.epoch > 0)
+    }
+
     @Test func aFileThatIsDamagedWhileItIsOpenIsBegunAnew() throws {
         defer { removeAll() }
         let other = try Catalog(directory: directory)

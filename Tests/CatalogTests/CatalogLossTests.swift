@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import Catalog
+import Database
+import Glibc
+import ObjectStore
+import Platform
+import Testing
+
+/// A catalog whose files somebody deletes while the mount and the flusher have it open.
+@Suite struct CatalogLossTests {
+    private let directory = "/tmp/moorage-catalog-\(Randomness.hexadecimal(bytes: 8))"
+    private let time = Timestamp(seconds: 1000)
+
+    private static func removeFiles(in directory: String) {
+        for name in (try? Files.names(in: directory)) ?? [] { _ = unlink("\(directory)/\(name.string)") }
+    }
+
+    private func version(_ tag: String) -> ObjectVersion {
+        ObjectVersion(entityTag: EntityTag(opaque: tag), size: 1)
+    }
+
+    /// A commit that went with the old file cannot hold against it.
+    @Test func anAnswerOfBeforeIsNotTaken() throws {
+        defer { _ = rmdir(directory) }
+        defer { Self.removeFiles(in: directory) }
+        let catalog = try Catalog(directory: directory)
+        let token = try catalog.token()
+        Self.removeFiles(in: directory)
+        let answer = CatalogEntry(path: ObjectKey("a"), kind: .file, version: version("1"), checkedAt: time)
+        #expect(try !catalog.store(answer, since: token))
+        #expect(try catalog.entry(ObjectKey("a")) == nil)
+        #expect(try catalog.store(answer, since: catalog.token()))
+    }
+
+    /// What one has committed is there for the other, unless that one sees that its catalog is another one since.
+    @Test func noCommitIsMissingInAListingThatCounts() throws {
+        defer { _ = rmdir(directory) }
+        defer { Self.removeFiles(in: directory) }
+        let (mount, flusher) = (try Catalog(directory: directory), try Catalog(directory: directory))
+        let isOver = Monitor(false)
+        let folder = directory
+        try Thread.detached(name: "deletes") {
+            while !isOver.inspect({ $0 }) {
+                Self.removeFiles(in: folder)
+                usleep(UInt32.random(in: 10_000...40_000))
+            }
+            isOver.update { $0 = false }
+        }
+        var whole = 0
+        for number in 0..<1500 {
+            let path = ObjectKey("f\(number)")
+            let found = try entry(of: path, listedBy: mount) {
+                try flusher.committed(path, version: version("2"), metadata: nil, generation: 1, at: time)
+            }
+            if let found {
+                #expect(found?.version == version("2"), "\(path)")
+                whole += 1
+            }
+            #expect(!mount.isInMemory && !flusher.isInMemory)
+        }
+        isOver.update { $0 = true }
+        _ = isOver.wait { $0 ? nil : true }
+        #expect(whole > 0)
+    }
+
+    /// What is known of a name after a listing without it that `meanwhile` happens during; nil: it does not count.
+    private func entry(
+        of path: ObjectKey,
+        listedBy mount: Catalog,
+        _ meanwhile: () throws -> Void
+    ) throws -> CatalogEntry?? {
+        let token = try mount.beginListing()
+        let epoch = mount.epoch
+        try meanwhile()
+        do {
+            try mount.finishListing(of: .root, token, ListingSummary(), at: time)
+        } catch {
+            guard error.kind == .notFound else { throw error }
+            return nil
+        }
+        let found = try mount.entry(path)
+        return mount.epoch == epoch ? .some(found) : nil
+    }
+}
