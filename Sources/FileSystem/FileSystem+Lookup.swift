@@ -70,33 +70,44 @@ extension FileSystem {
         guard inode.kind == .symbolicLink else { throw .invalidArgument }
         // Its object may move on while it is read, to the name that the link was given meanwhile: not for ever.
         for _ in 0..<4 {
-            let (target, content) = inode.state.withLock { ($0.target, $0.content) }
-            if let target { return target }
+            if let target = inode.state.withLock({ $0.target }) { return target }
             do throws(FileError) {
-                guard let (key, version) = content.wholeRemote, version.size <= 4095 else { throw .stale }
-                let text = try linkText(key, version)
+                let text = try linkText(inode)
                 inode.state.withLock { $0.target = text }
-                return text
             } catch {
-                guard case .stale = error, try reload(inode) else { throw error }
+                guard case .stale = error else { throw error }
             }
         }
         throw .stale
     }
 
-    /// A link's text is its object's content, as s3fs and rclone keep it.
-    private func linkText(_ key: ObjectKey, _ version: ObjectVersion) throws(FileError) -> ObjectKey {
+    /// A link's text is its content, as s3fs and rclone keep it: at the remote, or here where its object was to go.
+    private func linkText(_ inode: Inode) throws(FileError) -> ObjectKey {
+        let handle = addHandle(inode, OpenMode(isReadable: true, isWritable: false))
+        defer { release(handle) }
+        try load(inode)
+        let size = inode.state.withLock { $0.content.map.size }
+        guard size <= 4095 else { throw .stale }
         var text: [UInt8] = []
-        do throws(StoreError) {
-            text = try cache.reader(of: key, version: version).bytes(ByteRange(0, version.size))
-        } catch {
-            throw FileError(reading: error)
-        }
-        if text.contains(0) { throw .stale }
+        try read(handle, ByteRange(0, size)) { text = $0.copied() }
+        guard text.count == size, !text.contains(0) else { throw .stale }
         return ObjectKey(bytes: text)
     }
 
     package func statistics() -> FileSystemStatistics {
         view.statistics(directory: journal.directory)
+    }
+}
+
+extension ReadBytes {
+    /// The bytes themselves, fewer when the file ends before.
+    fileprivate func copied() -> [UInt8] {
+        switch self {
+        case .memory(let bytes): Array(bytes)
+        case .file(let descriptor, let range):
+            [UInt8](unsafeUninitializedCapacity: Int(range.count)) { buffer, count in
+                count = (try? readAll(descriptor, into: UnsafeMutableRawBufferPointer(buffer), at: range.lower)) ?? 0
+            }
+        }
     }
 }

@@ -391,7 +391,9 @@ extension Inode.State {
 
     fileprivate mutating func show(_ entry: CatalogEntry, _ attributes: FileAttributes, _ path: ObjectKey) {
         self.attributes = attributes
-        target = entry.target
+        // A link's text belongs to its version, which the catalog may have without.
+        let isSame = isLineage(of: entry)
+        target = entry.target ?? (isSame ? target : nil)
         guard entry.kind == .file, let version = entry.version else { return }
         isWritable = false
         isLoaded = true
@@ -410,7 +412,7 @@ extension Inode.State {
     fileprivate func isLineage(of entry: CatalogEntry) -> Bool {
         guard let version = entry.version else { return false }
         if let generation = content.generation, entry.isMade(by: generation.value) { return true }
-        if target != nil { return content.generation == nil && target == entry.target }
+        if let target, let known = entry.target { return content.generation == nil && target == known }
         // Also where a row has gone again that came to want nothing but what the remote has.
         return content.wholeRemote?.version.isSame(as: version) ?? false
     }
