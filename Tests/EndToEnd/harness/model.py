@@ -117,7 +117,8 @@ class File(Node):
         self.is_new = False
         self.edits, self.sizes = [], set()
         if self.mapped:
-            self.mtime = (self.mtime[0], time.time_ns() + CLOCK_STEP)
+            # It may have been given a time to come, and not be changed after that.
+            self.mtime = (self.mtime[0], max(self.mtime[0], time.time_ns() + CLOCK_STEP))
             self.mapped = []
 
     def touch(self, since):
