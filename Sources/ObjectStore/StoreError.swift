@@ -73,6 +73,9 @@ package struct StoreError: Error, Hashable, Sendable, CustomStringConvertible {
     /// Whether the server says, or shows by not answering in time, that less should be asked of it at once.
     package var isOverload: Bool { cause == .temporary && (status == nil || status == 429 || status == 503) }
 
+    /// Whether the server keeps keys as paths, and has an object where the key needs a folder, or a folder at the key.
+    package var isPathConflict: Bool { code == "ParentIsObject" || code == "ExistingObjectIsDirectory" }
+
     /// The code of errors of requests that cannot have arrived.
     package static let notSent = "NotSent"
 

@@ -80,3 +80,28 @@ def test_a_late_deletion_does_not_take_what_was_made_again(instance, proxy, clie
     instance.flush()
     assert client.get_object(Bucket="bucket", Key="a")["Body"].read() == b"content"
     assert instance.conflicts() == 0
+
+
+def test_a_file_takes_the_place_of_a_folder_that_something_comes_back_into(instance, proxy, client):
+    """The server has no file and folder by one name: the one waits until the other is taken away again."""
+    instance.configure(late_requests="30s")
+    mount = instance.mount("s3://bucket")
+    os.mkdir(mount / "d")
+    instance.flush()
+    held = detained(proxy, "PUT", lambda: write_file(mount / "d/a", b"content"), path="/bucket/d/a")
+    instance.kill_flusher()
+    os.unlink(mount / "d/a")
+    os.rmdir(mount / "d")
+    instance.flush()
+    assert all_keys(client, "bucket") == {}
+    held.release()
+    wait_until(lambda: "d/a" in all_keys(client, "bucket"), 20, "the held request to be carried out")
+    proxy.zero()
+    write_file(mount / "d", b"file")
+    instance.flush()
+    refused = [request for request in proxy.requests("PUT object", "/bucket/d") if request["upstream_status"] >= 400]
+    assert refused, "the file was not refused: the test proves nothing"
+    assert set(all_keys(client, "bucket")) == {"d"}
+    verified(instance)
+    assert client.get_object(Bucket="bucket", Key="d")["Body"].read() == b"file"
+    assert instance.conflicts() == 0

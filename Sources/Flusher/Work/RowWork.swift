@@ -31,8 +31,16 @@ struct RowWork {
             return .progress
         } catch {
             if case .changed = error { return .progress }
-            return .failed(error)
+            return .failed(
+                isObstructed(error) ? .later(1, "what is in its way at the remote is taken away first") : error
+            )
         }
+    }
+
+    /// Whether the remote refuses a key for what a request that came late has put in its way: it is seen to.
+    private func isObstructed(_ failure: WorkFailure) -> Bool {
+        guard case .store(let cause) = failure, cause.isPathConflict else { return false }
+        return (try? session.journal.isChanging(around: job.path)) ?? false
     }
 
     private func settle(_ node: JournalNode) throws(WorkFailure) {

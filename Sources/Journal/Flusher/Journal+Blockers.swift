@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
-internal import Base
+package import Base
 internal import Database
 
 /// Why a row cannot be taken up before something else has happened.
@@ -54,6 +54,14 @@ extension Journal {
                 result.append(blocker)
             }
             return result
+        }
+    }
+
+    /// Whether what the remote has above or below a path may change by what this volume still does, or watches over.
+    package func isChanging(around path: ObjectKey) throws(JournalError) -> Bool {
+        try snapshot { tables throws(JournalError) in
+            if try tables.hasDescendants(path) { return true }
+            return try tables.ancestor(of: path, "TRUE") != nil
         }
     }
 }
