@@ -19,6 +19,8 @@ package struct DatabaseError: Error, Hashable, Sendable, CustomStringConvertible
         case constraint
         /// The row the caller named is gone, or no longer in the state the call is for.
         case notFound
+        /// What the call needs to know of something else was not there: to be asked for first.
+        case incomplete
         /// The file was written by a newer version of this program.
         case newerFormat
         /// Anything else, above all mistakes of ours.

@@ -139,7 +139,7 @@ func translating<Value>(_ body: () throws -> Value) throws(FileError) -> Value {
     } catch let error as StoreError {
         throw FileError(error)
     } catch let error as DatabaseError {
-        throw .journal(error)
+        throw error.kind == .incomplete ? .unknown : .journal(error)
     } catch let error as SystemError {
         throw .system(error)
     } catch {

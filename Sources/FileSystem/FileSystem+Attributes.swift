@@ -75,7 +75,7 @@ extension FileSystem {
         _ changes: (FileAttributes) throws(FileError) -> AttributeChanges,
         knowing folders: [InodeNumber]
     ) throws(FileError) {
-        let hasRow = try knowing(folders) { knowledge throws(FileError) in
+        let hasRow = try knowing(folders, and: table.path(of: inode.number)) { knowledge throws(FileError) in
             try namespace.shared { () throws(FileError) in try change(inode, changes, knowledge) }
         }
         if hasRow { onChange() }

@@ -17,15 +17,21 @@ extension FileSystem {
     ///
     /// The cache may be deleted or fail at any moment. The catalog is then empty, which does not mean that the remote
     /// is: the folders are listed anew first, and what was begun with the old catalog is begun again. `body` hands its
-    /// argument to ``RemoteView/state(of:as:)``, which makes sure of that in the journal's transaction.
+    /// argument to ``RemoteView/state(of:as:)``, which makes sure of that in the journal's transaction. From the second
+    /// time on the attributes of the folders, and of what is at `path`, are known too.
     func knowing<Value>(
         _ folders: [InodeNumber],
+        and path: ObjectKey? = nil,
         _ body: (Knowledge) throws(FileError) -> Value
     ) throws(FileError) -> Value {
-        for _ in 0..<4 {
+        for attempt in 0..<4 {
             let knowledge = view.knowledge
             do throws(FileError) {
                 for folder in folders { try know(folder) }
+                if attempt > 0 {
+                    for folder in folders { try describe(folder) }
+                    if let path { try view.describe(path) }
+                }
                 return try body(knowledge)
             } catch {
                 if case .unknown = error {
@@ -42,6 +48,16 @@ extension FileSystem {
     func distrust(_ folder: Inode) throws(FileError) {
         folder.state.withLock { $0.isLocalOnly = false }
         try view.distrust(path(of: folder.number))
+    }
+
+    /// Learns the attributes of a folder, and whether it has a marker, where no row tells.
+    private func describe(_ number: InodeNumber) throws(FileError) {
+        guard let path = table.path(of: number), !path.isRoot else { return }
+        guard try translating({ try journal.node(at: path) }) == nil else { return }
+        if try translating({ try view.entry(path) }) == nil, let parent = table.inode(at: path.parent) {
+            try freshen(path.name, in: parent)
+        }
+        try view.describe(path)
     }
 
     private func know(_ number: InodeNumber) throws(FileError) {

@@ -142,7 +142,12 @@ extension FileSystem {
             } catch {
                 guard case .unknown = error else { throw error }
                 try distrust(folder)
-                if let name { try freshen(name, in: folder) } else { try freshen(folder) }
+                guard let name else {
+                    try freshen(folder)
+                    continue
+                }
+                try freshen(name, in: folder)
+                try view.describe(path(of: folder.number).appending(name))
             }
         }
         return try body()

@@ -72,9 +72,15 @@ extension FileSystem {
     func keepFolder(_ path: ObjectKey, _ knowledge: Knowledge) throws(FileError) {
         guard !path.isRoot else { return }
         try translating {
-            guard try journal.node(at: path) == nil, let entry = try view.entry(path) else { return }
+            guard try journal.node(at: path) == nil else { return }
+            let (entry, isMissing) = try view.look(at: path)
+            guard let entry else {
+                if isMissing { return }
+                throw FileError.unknown
+            }
             guard entry.kind == .directory, entry.hasMarker != true, try view.mayBecomeEmpty(path) else { return }
-            guard case .directory(_, let attributes) = view.state(of: entry) else { return }
+            // It may have a marker, which is not to get other attributes.
+            guard entry.hasMarker != nil, let attributes = view.attributes(of: entry) else { throw FileError.unknown }
             _ = try journal.createDirectory(
                 at: path,
                 attributes: attributes,

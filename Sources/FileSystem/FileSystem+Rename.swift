@@ -127,9 +127,7 @@ extension FileSystem {
             let node = try translating { try journal.node(at: new) }
             moved?.noteFolderMoved(node)
             // Their rows are new: what is done with them from now on must find them.
-            for inode in known {
-                if let path = table.path(of: inode.number) { _ = try follow(inode, at: path) }
-            }
+            try followRows(known)
             try folder(move.parent).noteSubfolders(-1)
             if target == nil { try folder(move.newParent).noteSubfolders(1) }
             try touchFolders(move)
@@ -228,9 +226,7 @@ extension FileSystem {
             }
             try place(mine, other, of: move, first, second)
             // Their rows are new: what is done with them from now on must find them.
-            for inode in known where inode !== mine && inode !== other {
-                if let path = table.path(of: inode.number) { _ = try follow(inode, at: path) }
-            }
+            try followRows(known.filter { $0 !== mine && $0 !== other })
         }
     }
 
@@ -266,6 +262,20 @@ extension FileSystem {
         let node = try translating { try journal.node(at: path) }
         if let inode, let node { _ = try adoptUpload(inode, node) }
         inode?.wasMoved(node, to: path)
+    }
+
+    /// Shows what is below a folder that was moved by its new rows.
+    ///
+    /// The move is done, whatever becomes of this: what is not known of the remote now is asked for at the next use.
+    private func followRows(_ inodes: [Inode]) throws(FileError) {
+        for inode in inodes {
+            guard let path = table.path(of: inode.number) else { continue }
+            do throws(FileError) {
+                _ = try follow(inode, at: path)
+            } catch {
+                guard case .unknown = error else { throw error }
+            }
+        }
     }
 
     private func paths(_ move: Move) throws(FileError) -> (ObjectKey, ObjectKey) {

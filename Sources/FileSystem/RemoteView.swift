@@ -123,16 +123,7 @@ final class RemoteView: Sendable {
     }
 
     func state(of entry: CatalogEntry) -> RemoteState {
-        let type = entry.kind == .directory ? FileAttributes.directoryType : FileAttributes.regularType
-        let standard: UInt32 = entry.kind == .directory ? 0o777 : 0o666
-        let attributes =
-            attributes(of: entry)
-            ?? FileAttributes(
-                mode: type | standard & ~options.umask,
-                uid: options.uid,
-                gid: options.gid,
-                modified: entry.version?.lastModified ?? startedAt
-            )
+        let attributes = isDescribed(entry) ? attributes(of: entry) : nil
         switch entry.kind {
         case .absent: return .absent
         case .directory: return .directory(hasMarker: entry.hasMarker ?? false, attributes)

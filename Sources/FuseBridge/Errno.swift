@@ -62,7 +62,7 @@ extension FileError {
         case .constraint: EEXIST
         case .notFound: ESTALE
         case .busy: EAGAIN
-        case .corrupt, .io, .newerFormat, .other: EIO
+        case .corrupt, .io, .incomplete, .newerFormat, .other: EIO
         }
     }
 }

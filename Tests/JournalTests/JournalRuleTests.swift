@@ -51,6 +51,38 @@ import Testing
         #expect(try fixture.row("g").attributes.permissions == 0o644)
     }
 
+    @Test func noRowIsMadeOfWhatIsKnownByNameOnly() throws {
+        guard case .file(let version, _, _) = remoteFile else { return }
+        let folder = RemoteState.directory(hasMarker: false, nil)
+        let entries = [RemoteEntry(path: "d/f", state: .file(version, nil))]
+        let changes = AttributeChanges(permissions: 0o600)
+        expectIncomplete { _ = try journal.setAttributes(at: "a", remote: .file(version, nil), changes) }
+        expectIncomplete {
+            _ = try journal.rename(from: "a", to: "b", sourceRemote: .file(version, nil), targetRemote: .absent)
+        }
+        expectIncomplete {
+            let source = RemoteState.directory(hasMarker: true, .directory())
+            try journal.renameDirectory(
+                from: "d",
+                to: "e",
+                sourceRemote: source,
+                targetRemote: .absent,
+                entries: entries
+            )
+        }
+        expectIncomplete {
+            try journal.exchange("a", "b", firstRemote: remoteFile, secondRemote: .file(version, nil))
+        }
+        #expect(try journal.descendants(of: .root).isEmpty)
+        // What is replaced needs none.
+        _ = try journal.createDirectory(at: "d", attributes: .directory(), remote: folder)
+        try journal.remove(at: "a", remote: .file(version, nil))
+    }
+
+    private func expectIncomplete(_ body: () throws -> Void) {
+        #expect(performing: body, throws: { ($0 as? JournalError)?.kind == .incomplete })
+    }
+
     @Test func aJournalOfAnEarlierVersionIsTakenOn() throws {
         try fixture.save("f")
         try fixture.damage(OlderJournal.version5)

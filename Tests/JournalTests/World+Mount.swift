@@ -308,7 +308,7 @@ extension World {
     private func keepingFolder(of path: ObjectKey, _ body: () throws -> Void) throws {
         let folder = path.parent
         if !folder.isRoot, try journal.node(at: folder) == nil,
-            case .directory(hasMarker: false, let attributes) = remoteState(folder)
+            case .directory(hasMarker: false, let attributes?) = remoteState(folder)
         {
             _ = try journal.createDirectory(at: folder, attributes: attributes, remote: remoteState(folder))
         }

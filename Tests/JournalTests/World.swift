@@ -175,10 +175,10 @@ final class World {
 
     private func viewRemote(_ path: ObjectKey) -> Entry? {
         switch remoteState(path) {
-        case .absent: nil
-        case .directory(_, let attributes): .directory(attributes)
-        case .file(_, let attributes, let target?): .link(target, attributes)
-        case .file(_, let attributes, nil): .file(objects[path]?.content ?? [], attributes)
+        case .absent, .directory(_, nil), .file(_, nil, _): nil
+        case .directory(_, let attributes?): .directory(attributes)
+        case .file(_, let attributes?, let target?): .link(target, attributes)
+        case .file(_, let attributes?, nil): .file(objects[path]?.content ?? [], attributes)
         }
     }
 

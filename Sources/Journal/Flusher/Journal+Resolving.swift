@@ -65,7 +65,7 @@ extension Change {
             return try bury(conflict.copy, try vacate(row, .absent))
         }
         guard case .file(let version, _, _) = try copyRemote() else { return }
-        try bury(conflict.copy, Observation(.file(version, .none)))
+        try bury(conflict.copy, Observation(.file(version, FileAttributes.none)))
     }
 
     /// Moves the copy to the conflict's path; returns why not.
@@ -86,7 +86,7 @@ extension Change {
             return "\(conflict.path) has changes of its own that are not remote yet; flush or cancel them first"
         }
         // Without a known version any object there makes another conflict, whose version is known then.
-        let met = conflict.version.map { RemoteState.file($0, .none) } ?? .absent
+        let met = conflict.version.map { RemoteState.file($0, FileAttributes.none) } ?? .absent
         _ = try move(conflict.copy, conflict.path, source, met)
         return nil
     }

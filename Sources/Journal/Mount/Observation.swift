@@ -118,11 +118,13 @@ extension Change {
         switch remote {
         case .absent:
             throw JournalError(.notFound, "journal: nothing is at the path")
-        case .directory(_, let attributes):
+        case .directory(_, nil), .file(_, nil, _):
+            throw JournalError(.incomplete, "journal: the attributes of \(path) are not known")
+        case .directory(_, let attributes?):
             var node = JournalNode(at: path, .directory, attributes, Observation(remote), self)
             node.attributeSequence = 0
             return node
-        case .file(let version, let attributes, let target):
+        case .file(let version, let attributes?, let target):
             let kind: NodeKind = attributes.isSymbolicLink ? .symbolicLink : .file
             var node = JournalNode(at: path, kind, attributes, Observation(remote), self)
             node.attributeSequence = 0

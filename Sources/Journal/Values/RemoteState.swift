@@ -13,9 +13,11 @@ package import Base
 package enum RemoteState: Hashable, Sendable {
     case absent
     /// An object; `target` is the text of a symbolic link where it is known.
-    case file(ObjectVersion, FileAttributes, target: ObjectKey? = nil)
-    /// A folder, with its marker object or only implied by the keys below it.
-    case directory(hasMarker: Bool, FileAttributes)
+    ///
+    /// Without attributes where the remote has to tell them first: no row is made of it then, which would keep others.
+    case file(ObjectVersion, FileAttributes?, target: ObjectKey? = nil)
+    /// A folder, with its marker object or only implied by the keys below it; attributes as for a file.
+    case directory(hasMarker: Bool, FileAttributes?)
 }
 
 /// A path and what the remote has there.

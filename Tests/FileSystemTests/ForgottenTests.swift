@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import Catalog
+import FileSystem
+import Journal
+import ObjectStore
+import Testing
+
+/// What is done to names while the catalog has forgotten what belongs to them: the cache may be deleted at any time.
+@Suite struct ForgottenTests {
+    @Test func aFoldersMarkerIsNotReplacedByOneWithOtherAttributes() throws {
+        let volume = try Volume()
+        volume.store.set("d/", [], mode: 0o40700)
+        volume.store.set("d/f", [1])
+        try volume.mountAgain(metadataAge: 60)
+        let folder = try volume.number("d")
+        #expect(try volume.names("d") == ["f"])
+        try volume.catalog.forgetAttributes(of: ObjectKey("d"))
+        try volume.files.unlink(folder, ObjectKey("f"))
+        #expect(try volume.journal.node(at: ObjectKey("d")) == nil)
+        #expect(try volume.status("d").attributes.mode == 0o40700)
+    }
+
+    @Test func aFolderThatItsNamesImpliedIsKeptWhenTheLastOneLeaves() throws {
+        let volume = try Volume()
+        volume.store.set("d/f", [1])
+        let folder = try volume.number("d")
+        try volume.catalog.clear()
+        try volume.files.unlink(folder, ObjectKey("f"))
+        #expect(try volume.journal.node(at: ObjectKey("d"))?.kind == .directory)
+        volume.store.remove("d/f")
+        #expect(try volume.names("") == ["d"])
+    }
+
+    @Test func attributesAreChangedFromWhatTheyReallyAre() throws {
+        let volume = try Volume()
+        volume.store.set("a", [1], mode: 0o100600)
+        let number = try volume.number("a")
+        try volume.catalog.clear()
+        _ = try volume.files.setAttributes(number, AttributeChanges(uid: 9), size: nil)
+        #expect(try volume.journal.node(at: ObjectKey("a"))?.attributes.mode == 0o100600)
+    }
+}
