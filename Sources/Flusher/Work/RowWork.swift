@@ -40,7 +40,7 @@ struct RowWork {
     /// Whether the remote refuses a key for what a request that came late has put in its way: it is seen to.
     private func isObstructed(_ failure: WorkFailure) -> Bool {
         guard case .store(let cause) = failure, cause.isPathConflict else { return false }
-        return (try? session.journal.isChanging(around: job.path)) ?? false
+        return (try? session.journal.isClearing(around: job.path)) ?? false
     }
 
     private func settle(_ node: JournalNode) throws(WorkFailure) {

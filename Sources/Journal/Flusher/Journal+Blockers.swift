@@ -57,11 +57,17 @@ extension Journal {
         }
     }
 
-    /// Whether what the remote has above or below a path may change by what this volume still does, or watches over.
-    package func isChanging(around path: ObjectKey) throws(JournalError) -> Bool {
+    /// Whether this volume is about to take away what the remote has below a path, or may have above it: a removal that
+    /// needs nobody's decision, or a request in doubt for an object by a folder's name, which is seen to or ends.
+    package func isClearing(around path: ObjectKey) throws(JournalError) -> Bool {
         try snapshot { tables throws(JournalError) in
-            if try tables.hasDescendants(path) { return true }
-            return try tables.ancestor(of: path, "TRUE") != nil
+            if try tables.hasRemovals(below: path) { return true }
+            var folder = path.parent
+            while !folder.isRoot {
+                if try tables.isObjectInDoubt(at: folder) { return true }
+                folder = folder.parent
+            }
+            return false
         }
     }
 }
@@ -147,6 +153,13 @@ extension Tables {
         let sql = "\(select) n.parent >= ? AND n.parent < ? LIMIT 4"
         let deeper = try connection.all(sql, Self.bounds(below: folder)) { $0.integer(0) }
         return (own + deeper).map { NodeID($0) }
+    }
+
+    /// Whether something below a folder is to be taken away, and nobody has to decide about it first.
+    fileprivate func hasRemovals(below folder: ObjectKey) throws(JournalError) -> Bool {
+        let select = "SELECT 1 FROM node WHERE kind = 3 AND attention IS NULL AND"
+        if try connection.exists("\(select) parent = ?", [.key(folder)]) { return true }
+        return try connection.exists("\(select) parent >= ? AND parent < ?", Self.bounds(below: folder))
     }
 
     /// The nearest row above a path that meets a condition.

@@ -55,6 +55,11 @@ extension Tables {
         )
     }
 
+    /// Whether an object was to be made at a path by a request that was not answered.
+    func isObjectInDoubt(at path: ObjectKey) throws(JournalError) -> Bool {
+        try connection.exists("SELECT 1 FROM doubt WHERE kind = 0 AND key = ?", [.key(path)])
+    }
+
     /// Whether a deletion of the object at a path was sent and not answered yet.
     func isDeletionSent(at path: ObjectKey) throws(JournalError) -> Bool {
         try connection.exists("SELECT 1 FROM doubt WHERE kind = 1 AND key = ?", [.key(path)])
