@@ -82,6 +82,52 @@ def test_a_late_deletion_does_not_take_what_was_made_again(instance, proxy, clie
     assert instance.conflicts() == 0
 
 
+def mode_of(client, key):
+    return int(client.head_object(Bucket="bucket", Key=key)["Metadata"]["mode"]) & 0o7777
+
+
+def test_attributes_are_sent_where_the_same_bytes_come_with_others(instance, proxy, client):
+    """The object is there when the file is to be made, with its bytes: by an earlier request, not by ours."""
+    instance.configure(late_requests="15s")
+    mount = instance.mount("s3://bucket")
+    held = detained(proxy, "PUT", lambda: write_file(mount / "a", b"content"), path="/bucket/a")
+    instance.kill_flusher()
+    os.unlink(mount / "a")
+    instance.flush()
+    second = proxy.rule("hold", method="PUT", path="/bucket/a")
+    with os.fdopen(os.open(mount / "a", os.O_CREAT | os.O_WRONLY, 0o600), "wb") as file:
+        file.write(b"content")
+    second.wait()
+    held.release()
+    wait_until(lambda: "a" in all_keys(client, "bucket"), 20, "the held request to be carried out")
+    assert mode_of(client, "a") == 0o644
+    second.release()
+    instance.flush()
+    assert mode_of(client, "a") == 0o600
+    verified(instance)
+    assert client.get_object(Bucket="bucket", Key="a")["Body"].read() == b"content"
+    assert instance.conflicts() == 0
+
+
+def test_older_attributes_that_come_late_do_not_stay(instance, proxy, client):
+    instance.configure(late_requests="15s")
+    mount = instance.mount("s3://bucket")
+    write_file(mount / "a", b"content")
+    instance.flush()
+    held = detained(proxy, "PUT", lambda: os.chmod(mount / "a", 0o600), path="/bucket/a")
+    instance.kill_flusher()
+    os.chmod(mount / "a", 0o640)
+    # The next flusher starts, and would send the newer ones, which the older would then replace.
+    instance.run("uploads", "now", check=False)
+    time.sleep(1)
+    held.release()
+    wait_until(lambda: mode_of(client, "a") == 0o600, 20, "the held request to be carried out")
+    instance.flush()
+    verified(instance)
+    assert mode_of(client, "a") == 0o640
+    assert instance.conflicts() == 0
+
+
 def test_a_file_takes_the_place_of_a_folder_that_something_comes_back_into(instance, proxy, client):
     """The server has no file and folder by one name: the one waits until the other is taken away again."""
     instance.configure(late_requests="30s")

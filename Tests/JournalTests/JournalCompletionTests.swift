@@ -78,6 +78,19 @@ import Testing
         #expect(row.attributes.permissions == 0o600)
     }
 
+    @Test(arguments: [true, false])
+    func attributesThatDidNotComeWithTheContentAreStillWanted(isNew: Bool) throws {
+        let node = try isNew ? fixture.save("a") : fixture.edit("a")
+        let transfer = try fixture.begin("a")
+        let completion = try journal.completeTransfer(transfer.id, version: fixture.new, hasAttributes: false)
+        #expect(completion == .hasMore(node.id))
+        let row = try fixture.row("a")
+        #expect(row.firstSequence == node.firstSequence, "a flush that waited for the content waits for them")
+        #expect(row.generation?.underlay == .remote("a", fixture.new))
+        let attributes = try fixture.begin("a")
+        #expect(try journal.completeTransfer(attributes.id, version: fixture.new) == .settled)
+    }
+
     @Test func newerContentShowsTheObjectInsteadOfTheFile() throws {
         try fixture.save("a", "0123456789")
         let transfer = try fixture.begin("a")

@@ -63,7 +63,7 @@ extension RowWork {
         return doubts.count == 1 ? doubts.first?.id : nil
     }
 
-    private func doubts(at path: ObjectKey) throws(WorkFailure) -> [Doubt] {
+    func doubts(at path: ObjectKey) throws(WorkFailure) -> [Doubt] {
         try journal { (journal) throws(JournalError) in try journal.doubts(at: path) }
     }
 
@@ -131,6 +131,9 @@ extension RowWork {
         // It may mean the very version that is made again.
         case (.deletion, true): return !isFolder
         case (.deletion, false): return isFolder
+        // New attributes leave the version as it is, so that the condition of a request for older ones still holds.
+        case (.write, true) where node.generation?.wholeRemote?.key == node.path:
+            return doubt.tag != CopyMark(node.attributes, size: node.size).text
         case (.write, true):
             // The condition of one of the two keeps the other from being overwritten.
             if !isFolder, store.capabilities.conditionalWrites != false { return false }

@@ -102,11 +102,13 @@ extension RowWork {
 
     /// Finishes an upload of content.
     ///
-    /// Where it is the same as before, byte for byte, a look at the remote cannot tell whether a request whose answer
-    /// was lost had come to pass: then the object's attributes say whether they are to be sent too.
+    /// Where it is the same as before, byte for byte, or as what a request in doubt was to make, a look at the remote
+    /// cannot tell which request has come to pass: then the object's attributes say whether they are to be sent too.
     private func finishSent(_ transfer: Transfer, _ node: JournalNode, _ version: ObjectVersion) throws(WorkFailure) {
         var hasAttributes = true
-        if case .version(let base) = transfer.base, base.isSame(as: version) {
+        var isOneOfSeveral = try !doubts(at: transfer.key).isEmpty
+        if case .version(let base) = transfer.base, base.isSame(as: version) { isOneOfSeveral = true }
+        if isOneOfSeveral {
             hasAttributes = try status(of: transfer.key)?.metadata.shows(node.attributes) ?? true
         }
         try finish(transfer, node, version, hasAttributes: hasAttributes)

@@ -192,7 +192,12 @@ extension Tables {
         row.schedule.attempts = 0
         row.schedule.nextAttempt = nil
         row.schedule.lastError = nil
-        row.firstSequence = transfer.startSequence + 1
+        if hasAttributes {
+            row.firstSequence = transfer.startSequence + 1
+        } else if row.attributeSequence == 0 {
+            // Those that were not changed went with the content.
+            row.attributeSequence = row.firstSequence
+        }
         let isSameAttributes = hasAttributes && row.attributeSequence == transfer.attributeSequence
         if isSameAttributes { row.attributeSequence = 0 }
         if row.generation?.id == transfer.generation {
