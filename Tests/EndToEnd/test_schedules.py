@@ -84,6 +84,9 @@ def test_the_clock_may_be_set_under_a_running_flusher(client, instance, folder):
     write_file(clock, b"+3h")
     expect_remote(client, "a")
     write_file(clock, b"-2h")
+    # It looks at the clock every second.
+    wait_until(lambda: [hold["reason"] for hold in instance.status()["volumes"][0]["holds"]] == ["window"], PATIENCE,
+               "the flusher to see that the window is closed")
     write_small(mount, "b")
     expect_held(instance, "b", "window")
     until = datetime.fromisoformat(waiting(instance, "b")[0]["until"].replace("Z", "+00:00"))

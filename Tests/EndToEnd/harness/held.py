@@ -5,7 +5,7 @@
 import os
 import time
 
-from harness.processes import wait_until
+from harness.processes import Failure, wait_until
 from harness.trees import all_keys, write_file
 
 # For what is only to happen at all, on a machine that has much else to do.
@@ -29,7 +29,11 @@ def reasons(instance, path):
 
 
 def expect_held(instance, path, *expected):
-    wait_until(lambda: reasons(instance, path) == sorted(expected), PATIENCE, f"{path} to wait for {expected}")
+    try:
+        wait_until(lambda: reasons(instance, path) == sorted(expected), PATIENCE, f"{path} to wait for {expected}")
+    except Failure as failure:
+        found = [(upload["state"], upload["waiting"]) for upload in instance.uploads() if upload["path"] == path]
+        raise Failure(f"{failure}; found {found}") from None
 
 
 def expect_remote(client, *expected):
