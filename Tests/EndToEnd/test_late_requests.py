@@ -151,3 +151,52 @@ def test_a_file_takes_the_place_of_a_folder_that_something_comes_back_into(insta
     verified(instance)
     assert client.get_object(Bucket="bucket", Key="d")["Body"].read() == b"file"
     assert instance.conflicts() == 0
+
+
+def removed_folder(instance, proxy, client):
+    """A mount without a folder in which a request that is held is to make an object."""
+    instance.configure(late_requests="30s")
+    mount = instance.mount("s3://bucket", None, "metadata_age=0s", "kernel_age=0s")
+    os.makedirs(mount / "d/e")
+    instance.flush()
+    held = detained(proxy, "PUT", lambda: write_file(mount / "d/e/a", b"content"), path="/bucket/d/e/a")
+    instance.kill_flusher()
+    os.unlink(mount / "d/e/a")
+    os.rmdir(mount / "d/e")
+    os.rmdir(mount / "d")
+    instance.flush()
+    assert all_keys(client, "bucket") == {}
+    return mount, held
+
+
+def carried_out(held, client):
+    held.release()
+    wait_until(lambda: "d/e/a" in all_keys(client, "bucket"), 20, "the held request to be carried out")
+
+
+def test_a_removed_folder_is_not_seen_again_by_what_comes_late_into_it(instance, proxy, client):
+    mount, held = removed_folder(instance, proxy, client)
+    proxy.rule("hold", method="DELETE", path="/bucket/d/e/a", times="all")
+    carried_out(held, client)
+    for _ in range(3):
+        assert os.listdir(mount.path) == []
+        assert not os.path.lexists(mount / "d")
+    proxy.clear()
+    verified(instance)
+    assert all_keys(client, "bucket") == {}
+    assert os.listdir(mount.path) == []
+    assert instance.conflicts() == 0
+
+
+def test_a_removed_folder_that_somebody_else_makes_again_is_seen(instance, proxy, client):
+    mount, held = removed_folder(instance, proxy, client)
+    client.put_object(Bucket="bucket", Key="d/other", Body=b"other")
+    wait_until(lambda: os.path.isdir(mount / "d"), 20, "the folder to be seen")
+    assert os.listdir(mount / "d") == ["other"]
+    proxy.rule("hold", method="DELETE", path="/bucket/d/e/a", times="all")
+    carried_out(held, client)
+    assert os.listdir(mount / "d") == ["other"]
+    proxy.clear()
+    verified(instance)
+    assert set(all_keys(client, "bucket")) == {"d/other"}
+    assert os.listdir(mount / "d") == ["other"]

@@ -13,6 +13,8 @@ import Testing
     private let fixture: Fixture
     private var journal: Journal { fixture.journal }
 
+    private let folderAttributes = FileAttributes(mode: 0o40755, uid: 0, gid: 0, modified: .now())
+
     init() throws { fixture = try Fixture() }
 
     @Test func whatIsSentUnchangedIsSettledAndItsFileIsTheObject() throws {
@@ -65,6 +67,37 @@ import Testing
         for request in [deletion, write] { try journal.doubt(request, until: now) }
         try journal.forgetDoubts(endedBefore: now.advanced(bySeconds: 1))
         #expect(try journal.doubts(at: "a").map(\.id) == [write])
+    }
+
+    @Test func aFolderStaysBuriedWhileSomethingMayComeIntoIt() throws {
+        let folder = RemoteState.directory(hasMarker: true, folderAttributes)
+        for path: ObjectKey in ["d/e/a", "d/e", "d"] {
+            try journal.remove(at: path, remote: path == "d/e/a" ? fixture.remoteFile : folder)
+        }
+        let request = try #require(try journal.noteRequest(for: try fixture.row("d/e/a"), "d/e/a", .write))
+        try journal.completeObjectRemoval(at: "d/e/a")
+        for path: ObjectKey in ["d/e", "d"] {
+            let completion = try journal.completeDirectoryRemoval(at: path)
+            #expect(completion == .hasMore(try fixture.row(path).id))
+            #expect(try journal.blockers(of: try fixture.row(path)).isEmpty)
+        }
+        #expect(try journal.unsettledNodes(through: .max).isEmpty, "a flush does not wait for it")
+        #expect(try journal.areBuried(["d/", "d/e/", "d/e/a"]))
+        #expect(try !journal.areBuried(["d/e/a", "d/e/b"]))
+        try journal.endDoubt(request)
+        #expect(try fixture.paths().isEmpty)
+    }
+
+    @Test func aFolderOfThisSideAloneIsBuriedWhereSomethingMayComeIntoIt() throws {
+        _ = try journal.createDirectory(at: "d", attributes: folderAttributes, remote: .absent)
+        try fixture.save("d/a")
+        let transfer = try fixture.begin("d/a")
+        try journal.remove(at: "d/a", remote: .absent)
+        try journal.completeDirectoryRemoval(at: "d")
+        try journal.remove(at: "d", remote: .absent)
+        #expect(try fixture.paths() == ["d", "d/a"])
+        try journal.removeTransfer(transfer.id)
+        #expect(try fixture.paths().isEmpty)
     }
 
     @Test func newAttributesBecomeACopyOntoItself() throws {

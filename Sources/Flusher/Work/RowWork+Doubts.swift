@@ -80,12 +80,44 @@ extension RowWork {
             }
             left = max(left, try end(doubt))
         }
-        if left > 0 { throw .later(pause(left), "a request whose answer was lost may be carried out yet") }
-        _ = try journal { (journal) throws(JournalError) in try journal.completeObjectRemoval(at: node.path) }
+        let path = node.path
+        let isFolder = try journal { (journal) throws(JournalError) in try journal.hasTombstones(below: path) }
+        if isFolder, try isTakenByOthers(path) { return try giveWay(node) }
+        if left > 0 || isFolder {
+            let seconds = left > 0 ? pause(left) : Self.longestPause
+            throw .later(seconds, "a request whose answer was lost may be carried out yet")
+        }
+        _ = try journal { (journal) throws(JournalError) in try journal.completeObjectRemoval(at: path) }
     }
 
+    /// Whether a folder that was removed has anything in it that was not in it before.
+    ///
+    /// An object that is taken away during the look has no tombstone any more: so it is looked twice.
+    private func isTakenByOthers(_ folder: ObjectKey) throws(WorkFailure) -> Bool {
+        for _ in 0..<2 {
+            let keys = try firstKeys(below: folder)
+            if try journal({ (journal) throws(JournalError) in try journal.areBuried(keys) }) { return false }
+        }
+        return true
+    }
+
+    /// The first page of what the remote has below a folder; nothing where it does not tell.
+    private func firstKeys(below folder: ObjectKey) throws(WorkFailure) -> [ObjectKey] {
+        do throws(WorkFailure) {
+            return try remote { (store) throws(StoreError) in
+                try store.list(folder, recursive: true, continuation: nil).entries.map(\.key)
+            }
+        } catch {
+            guard case .store(let cause) = error, [.notFound, .unsupported].contains(cause.cause) else { throw error }
+            return []
+        }
+    }
+
+    /// Seconds between two looks, at most.
+    private static var longestPause: Double { 5 }
+
     /// Seconds until the next look at what a request in doubt has come to, when it may come for so many more.
-    private func pause(_ left: Double) -> Double { max(0.1, min(left, 5, left / 8)) }
+    private func pause(_ left: Double) -> Double { max(0.1, min(left, Self.longestPause, left / 8)) }
 
     /// Somebody else made an object where nothing of ours shall be.
     private func giveWay(_ node: JournalNode) throws(WorkFailure) {

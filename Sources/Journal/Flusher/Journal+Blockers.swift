@@ -61,7 +61,7 @@ extension Journal {
     /// needs nobody's decision, or a request in doubt for an object by a folder's name, which is seen to or ends.
     package func isClearing(around path: ObjectKey) throws(JournalError) -> Bool {
         try snapshot { tables throws(JournalError) in
-            if try tables.hasRemovals(below: path) { return true }
+            if try tables.hasTombstones(below: path, "AND attention IS NULL") { return true }
             var folder = path.parent
             while !folder.isRoot {
                 if try tables.isObjectInDoubt(at: folder) { return true }
@@ -153,13 +153,6 @@ extension Tables {
         let sql = "\(select) n.parent >= ? AND n.parent < ? LIMIT 4"
         let deeper = try connection.all(sql, Self.bounds(below: folder)) { $0.integer(0) }
         return (own + deeper).map { NodeID($0) }
-    }
-
-    /// Whether something below a folder is to be taken away, and nobody has to decide about it first.
-    fileprivate func hasRemovals(below folder: ObjectKey) throws(JournalError) -> Bool {
-        let select = "SELECT 1 FROM node WHERE kind = 3 AND attention IS NULL AND"
-        if try connection.exists("\(select) parent = ?", [.key(folder)]) { return true }
-        return try connection.exists("\(select) parent >= ? AND parent < ?", Self.bounds(below: folder))
     }
 
     /// The nearest row above a path that meets a condition.

@@ -75,6 +75,21 @@ extension Journal {
         }
     }
 
+    /// Whether the tombstone of a folder stays because of others below it, of what was in the folder.
+    package func hasTombstones(below folder: ObjectKey) throws(JournalError) -> Bool {
+        try read { tables throws(JournalError) in try tables.hasTombstones(below: folder) }
+    }
+
+    /// Whether each of these objects and markers is one that a tombstone takes away, or watches for.
+    package func areBuried(_ keys: [ObjectKey]) throws(JournalError) -> Bool {
+        try snapshot { tables throws(JournalError) in
+            for key in keys {
+                guard try tables.node(at: key.withoutMarkerSlash)?.isTombstone ?? false else { return false }
+            }
+            return true
+        }
+    }
+
     /// Forgets what was in doubt until `now`, but for the writes that a tombstone still has to look after.
     package func forgetDoubts(endedBefore now: Timestamp) throws(JournalError) {
         let hasAny = try read { tables throws(JournalError) in

@@ -217,10 +217,16 @@ extension Tables {
         }
     }
 
-    /// Removes a tombstone when there is nothing, and can come nothing, that it must take away.
+    /// Removes a tombstone when there is nothing, and can come nothing, that it must take away; those of the folders
+    /// above it go with it when they stood only because of it.
     func removeIfNothingLeft(_ node: JournalNode) throws(JournalError) {
         guard node.isTombstone, !Observation(node).hasAnything else { return }
-        guard try !mayAppear(at: node.path) else { return }
+        guard try !mayAppear(at: node.path), try !hasTombstones(below: node.path) else { return }
         try delete(node)
+        var folder = node.path.parent
+        while !folder.isRoot {
+            if let row = try self.node(at: folder) { return try removeIfNothingLeft(row) }
+            folder = folder.parent
+        }
     }
 }

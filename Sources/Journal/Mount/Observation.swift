@@ -86,12 +86,14 @@ extension Change {
         return Observation(old)
     }
 
-    /// Leaves a tombstone where the remote has, or may yet get, something.
+    /// Leaves a tombstone where the remote has, or may yet get, something, be it a folder by what is in it.
     ///
     /// The path must have no row.
     func bury(_ path: ObjectKey, _ observation: Observation) throws(JournalError) {
-        let mayAppear = try tables.mayAppear(at: path)
-        guard observation.hasAnything || mayAppear else { return }
+        var isWanted = observation.hasAnything
+        if !isWanted { isWanted = try tables.mayAppear(at: path) }
+        if !isWanted { isWanted = try tables.hasTombstones(below: path) }
+        guard isWanted else { return }
         _ = try tables.insert(JournalNode(at: path, .tombstone, .none, observation, self))
     }
 

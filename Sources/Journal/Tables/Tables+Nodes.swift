@@ -107,6 +107,13 @@ extension Tables {
         return try connection.exists("SELECT 1 FROM node WHERE parent >= ? AND parent < ?", Self.bounds(below: folder))
     }
 
+    /// Whether something below a folder is being taken away or watched for.
+    func hasTombstones(below folder: ObjectKey, _ condition: String = "") throws(JournalError) -> Bool {
+        let select = "SELECT 1 FROM node WHERE kind = 3 \(condition) AND"
+        if try connection.exists("\(select) parent = ?", [.key(folder)]) { return true }
+        return try connection.exists("\(select) parent >= ? AND parent < ?", Self.bounds(below: folder))
+    }
+
     /// The half-open range of the paths that start with `folder/`; the byte behind the slash is the digit 0.
     static func bounds(below folder: ObjectKey) -> [Value] {
         [.blob(folder.bytes + [UInt8(ascii: "/")]), .blob(folder.bytes + [UInt8(ascii: "0")])]
