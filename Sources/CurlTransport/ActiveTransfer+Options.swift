@@ -21,9 +21,7 @@ extension ActiveTransfer {
         set(CURLOPT_URL, request.url)
         setMethod()
         setConnectionOptions(configuration)
-        // What has no body and may not be repeated gets a connection of its own: on a kept one it could cross with its end.
-        let mustArrive = !request.isReplayable && (request.body?.count ?? 0) == 0
-        if oldestConnection < 2 || mustArrive {
+        if oldestConnection < 2 {
             set(CURLOPT_FRESH_CONNECT, 1)
         } else if oldestConnection < 1e6 {
             // libcurl compares whole seconds, and one as old as that may still be used.
@@ -97,7 +95,8 @@ extension ActiveTransfer {
         set(CURLOPT_TCP_KEEPALIVE, 1)
         set(CURLOPT_TCP_KEEPIDLE, 30)
         set(CURLOPT_TCP_KEEPINTVL, 10)
-        set(CURLOPT_MAXAGE_CONN, 60)
+        // Some servers close what was idle for 5 s (Apache, Node). A request that crosses with that may not be repeated.
+        set(CURLOPT_MAXAGE_CONN, request.isReplayable ? 60 : 3)
         _ = moorage_curl_set_pointer(handle, CURLOPT_ERRORBUFFER, errorText)
         _ = moorage_curl_set_sockopt_callback(handle, CURLOPT_SOCKOPTFUNCTION) { context, descriptor, _ in
             // Unacknowledged data for that long means a dead path, whatever the retransmission timer thinks.
@@ -120,8 +119,8 @@ extension ActiveTransfer {
         }
         _ = moorage_curl_set_pointer(handle, CURLOPT_PREREQDATA, context)
         _ = moorage_curl_set_prereq_callback(handle, CURLOPT_PREREQFUNCTION) { context, _, _, _, _ in
-            ActiveTransfer.of(context)?.begins()
-            return CURL_PREREQFUNC_OK
+            let mayBegin = ActiveTransfer.of(context)?.mayBegin() == true
+            return mayBegin ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT
         }
         _ = moorage_curl_set_data_callback(handle, CURLOPT_HEADERFUNCTION) { bytes, size, count, context in
             let line = UnsafeRawBufferPointer(start: bytes, count: size * count)

@@ -38,8 +38,8 @@ final class ActiveTransfer {
     /// A 417 that libcurl may be about to answer by repeating the request without Expect.
     private var refusedExpectation: HeadReader.Head?
     private(set) var bytesReceived: Int64 = 0
-    /// Whether libcurl had a connection for the request before, or has it now.
-    private var hasBegunSending = false
+    /// Whether libcurl was let send the request.
+    private var hasBegunBefore = false
     /// Whether pieces were given to the delegate since it was told that there are no more for now.
     private var hasReceived = false
     /// Why we made libcurl stop; more telling than its own code.
@@ -98,8 +98,15 @@ final class ActiveTransfer {
 
     // MARK: Callbacks
 
-    /// libcurl has a connection and sends the request now.
-    func begins() { hasBegunSending = true }
+    /// Whether libcurl, which has a connection now, may send the request; false stops the transfer.
+    ///
+    /// Where a kept connection turns out to be closed, libcurl sends a request once more on another. What has a body shows
+    /// that by the rewind; what has none would be repeated unseen.
+    func mayBegin() -> Bool {
+        defer { hasBegunBefore = true }
+        guard hasBegunBefore, !request.isReplayable, (request.body?.count ?? 0) == 0 else { return true }
+        return stop(.connectionLost, "the connection closed before the answer")
+    }
 
     /// Takes a header line; false stops the transfer.
     func receivedHeader(_ line: UnsafeRawBufferPointer) -> Bool {
@@ -207,7 +214,7 @@ final class ActiveTransfer {
     /// Whether an error is that of a second connection, which libcurl made to send the request once more: the first one may
     /// have taken it.
     private func hidesRequest(_ failure: TransferError) -> Bool {
-        guard hasBegunSending, !request.isReplayable else { return false }
+        guard hasBegunBefore, !request.isReplayable else { return false }
         return [.unreachable, .insecure, .proxyRefused].contains(failure.kind)
     }
 

@@ -207,8 +207,8 @@ import Testing
         #expect(server.heads.inspect { $0.count } == 1)
     }
 
-    @Test(arguments: [true, false])
-    func aDeadKeptConnectionIsReplacedOnlyForWhatMayBeRepeated(isReplayable: Bool) throws {
+    @Test(arguments: [true, false], [nil, "", "data"])
+    func aDeadKeptConnectionIsReplacedOnlyForWhatMayBeRepeated(isReplayable: Bool, content: String?) throws {
         let server = try ScriptedServer { connection, index in
             _ = connection.request()
             connection.write(Self.fine)
@@ -218,7 +218,8 @@ import Testing
         }
         let transport = try CurlTransport()
         _ = try transport.perform(TransferRequest(method: "GET", url: server.url + "/first"))
-        var request = TransferRequest(method: "PUT", url: server.url + "/second", body: .bytes(Array("data".utf8)))
+        let body = content.map { TransferBody.bytes(Array($0.utf8)) }
+        var request = TransferRequest(method: "PUT", url: server.url + "/second", body: body)
         request.isReplayable = isReplayable
         do throws(TransferError) {
             let response = try transport.perform(request)
@@ -231,7 +232,8 @@ import Testing
     }
 
     /// The second connection is libcurl's own; that it cannot be made says nothing of the first.
-    @Test func aRequestIsNotCalledUnsentWhereOnlyItsRepetitionWas() throws {
+    @Test(arguments: [nil, "data"])
+    func aRequestIsNotCalledUnsentWhereOnlyItsRepetitionWas(content: String?) throws {
         let server = Monitor<ScriptedServer?>(nil)
         let started = try ScriptedServer { connection, _ in
             _ = connection.request()
@@ -245,13 +247,28 @@ import Testing
         defer { server.inspect { $0 = nil } }
         let transport = try CurlTransport()
         _ = try transport.perform(TransferRequest(method: "GET", url: started.url))
-        var request = TransferRequest(method: "PUT", url: started.url, body: .bytes(Array("data".utf8)))
+        let body = content.map { TransferBody.bytes(Array($0.utf8)) }
+        var request = TransferRequest(method: "PUT", url: started.url, body: body)
         request.isReplayable = false
         do throws(TransferError) {
             _ = try transport.perform(request)
             Issue.record("nobody answers it")
         } catch {
             #expect(error.kind == .connectionLost)
+        }
+    }
+
+    @Test func whatMayNotBeRepeatedUsesAKeptConnection() throws {
+        let server = try ScriptedServer { connection, index in
+            while connection.request() != nil {
+                connection.write("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n\(index)")
+            }
+        }
+        let transport = try CurlTransport()
+        for method in ["GET", "DELETE", "PUT"] {
+            var request = TransferRequest(method: method, url: server.url)
+            request.isReplayable = false
+            #expect(try transport.perform(request).body == Array("1".utf8))
         }
     }
 
