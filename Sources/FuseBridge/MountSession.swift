@@ -46,18 +46,17 @@ package final class MountSession: Sendable {
     ///
     /// `onReady` is called once, when the kernel and the mount have agreed and names can be looked up.
     package func run(onReady: @escaping @Sendable () -> Void) throws(MountError) {
+        let mountpoint = options.mountpoint
         let (session, loop) = state.update { state in
-            state.loop = state.session.map { RequestLoop($0, maximumThreads: Self.maximumThreads) }
+            state.loop = state.session.map { session in
+                RequestLoop(session, maximumThreads: Self.maximumThreads) {
+                    KernelReadahead.enlarge(mountpoint)
+                    onReady()
+                }
+            }
             return (state.session, state.loop)
         }
         guard let session, let loop else { throw MountError(description: "the mount has ended already") }
-        let mountpoint = options.mountpoint
-        bridge.ready.withLock { ready in
-            ready = {
-                KernelReadahead.enlarge(mountpoint)
-                onReady()
-            }
-        }
         do {
             try fileSystem.start()
             try startWatching()

@@ -17,11 +17,6 @@ enum Operations {
             let bridge = Unmanaged<Bridge>.fromOpaque(context).takeUnretainedValue()
             bridge.directories.note(connection.pointee)
             bridge.kernelNames.note(connection.pointee)
-            let ready = bridge.ready.withLock { ready in
-                defer { ready = nil }
-                return ready
-            }
-            ready?()
         }
         addNames(to: &table)
         addAttributes(to: &table)

@@ -16,8 +16,6 @@ final class Bridge: Sendable {
     let directories = ParallelDirectories()
     let kernelNames = KernelNames()
     let pages = PagesBehindWrites()
-    /// Called once when the kernel has agreed on the terms.
-    let ready = Lock<(@Sendable () -> Void)?>(nil)
 
     init(fileSystem: FileSystem, requests: WaitingRequests) {
         self.fileSystem = fileSystem

@@ -36,10 +36,16 @@ final class RequestLoop: Sendable {
     // A session outlives the loop; libfuse lets threads take and answer requests of one at the same time.
     nonisolated(unsafe) private let session: OpaquePointer
     private let state: Monitor<State>
+    private let onAgreement: @Sendable () -> Void
+    private let hasAgreed = Atomic<Bool>(false)
 
     /// Up to `maximumThreads` requests may be worked on at once; more wait in the kernel.
-    init(_ session: OpaquePointer, maximumThreads: Int) {
+    ///
+    /// `onAgreement` is called once, when the first of them was answered: by that the kernel and libfuse agree on the terms
+    /// (FUSE_INIT), and only then is what the kernel had set for the mount before it of no effect any more.
+    init(_ session: OpaquePointer, maximumThreads: Int, onAgreement: @escaping @Sendable () -> Void) {
         self.session = session
+        self.onAgreement = onAgreement
         let threads = LoopThreads(enough: Self.enough, parkedLimit: Self.parkedLimit, limit: maximumThreads)
         state = Monitor(State(threads: threads))
     }
@@ -84,6 +90,7 @@ final class RequestLoop: Sendable {
             guard count > 0 else { return sawTheEnd(worker, -count) }
             substitute()
             fuse_session_process_buf(session, &buffer)
+            if !hasAgreed.load(ordering: .relaxed), !hasAgreed.exchange(true, ordering: .relaxed) { onAgreement() }
             guard goesOn(worker) else { return }
         }
         sawTheEnd(worker, 0)
