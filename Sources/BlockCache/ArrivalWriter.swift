@@ -13,14 +13,12 @@ internal import Platform
 final class ArrivalWriter: Sendable {
     /// What is to be done for a fetch, in order.
     enum Job {
-        case store(BlockFetch, ArrivalBuffer)
+        case store(BlockFetch, [ArrivalBuffer])
         case end(BlockFetch, Result<Void, StoreError>)
     }
 
     private struct State {
         var jobs: [Job] = []
-        /// Buffers nobody uses, kept for the next arrival.
-        var spare: [ArrivalBuffer] = []
         /// Buffers being filled, or waiting to be stored.
         var used = 0
         var isStopping = false
@@ -29,9 +27,14 @@ final class ArrivalWriter: Sendable {
 
     /// How many buffers may be in use before the transfer thread waits for the disk.
     private static let limit = 64
-    private static let spareLimit = 8
+    /// With more than so many the disk is behind.
+    private static let backlog = 48
+    /// How many are put into a file at once.
+    private static let batch = 8
 
     private let state = Monitor(State())
+    private let memory = ArrivalMemory()
+    let recent = RecentArrivals()
 
     /// Starts the thread, which runs until ``stop()``; without one, callers do their jobs themselves.
     init(startsThread: Bool) {
@@ -48,14 +51,17 @@ final class ArrivalWriter: Sendable {
 
     /// A buffer to fill; waits for one while the disk is far behind.
     func buffer() -> ArrivalBuffer {
-        let found = state.wait { state -> ArrivalBuffer? in
+        _ = state.wait { state -> Bool? in
             // With nothing to store, waiting would be for buffers that only the waiting thread hands over.
             guard state.used < Self.limit || state.jobs.isEmpty else { return nil }
             state.used += 1
-            return state.spare.popLast() ?? ArrivalBuffer()
+            return true
         }
-        return found ?? ArrivalBuffer()
+        return ArrivalBuffer(memory)
     }
+
+    /// Whether more waits to be stored than a disk that keeps up lets gather.
+    var isBehind: Bool { state.inspect { $0.used > Self.backlog } }
 
     /// Has a job done after all that were added before; by the caller when the thread has ended.
     func add(_ job: Job) {
@@ -73,8 +79,29 @@ final class ArrivalWriter: Sendable {
 
     private func run() {
         while let jobs = next() {
-            for job in jobs { perform(job) }
+            for job in Self.gathered(jobs) { perform(job) }
         }
+    }
+
+    /// The same jobs, those of a fetch in their order, with fewer and larger ones where bytes follow each other.
+    static func gathered(_ jobs: [Job]) -> [Job] {
+        var result: [Job] = []
+        var places: [ObjectIdentifier: Int] = [:]
+        for job in jobs {
+            guard case .store(let fetch, let buffers) = job else {
+                result.append(job)
+                continue
+            }
+            if let place = places[ObjectIdentifier(fetch)], case .store(_, let before) = result[place],
+                before.count + buffers.count <= batch, before.last?.range.upper == buffers.first?.offset
+            {
+                result[place] = .store(fetch, before + buffers)
+            } else {
+                places[ObjectIdentifier(fetch)] = result.count
+                result.append(job)
+            }
+        }
+        return result
     }
 
     private func next() -> [Job]? {
@@ -91,45 +118,10 @@ final class ArrivalWriter: Sendable {
 
     private func perform(_ job: Job) {
         switch job {
-        case .store(let fetch, let buffer):
-            fetch.store(buffer)
-            giveBack(buffer)
+        case .store(let fetch, let buffers):
+            fetch.store(buffers)
+            state.update { $0.used -= buffers.count }
         case .end(let fetch, let result): fetch.end(result)
         }
-    }
-
-    private func giveBack(_ buffer: ArrivalBuffer) {
-        buffer.count = 0
-        state.update { state in
-            state.used -= 1
-            if state.spare.count < Self.spareLimit { state.spare.append(buffer) }
-        }
-    }
-}
-
-/// Bytes of one fetch that follow each other; used by one thread at a time.
-final class ArrivalBuffer: @unchecked Sendable {
-    /// The most bytes it takes: a large write costs less a byte than a small one, and this still fits a core's cache.
-    static let capacity = 256 << 10
-
-    private let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: capacity, alignment: 4096)
-    /// Where the first byte belongs in the object.
-    var offset: Int64 = 0
-    var count = 0
-
-    deinit {
-        memory.deallocate()
-    }
-
-    var isFull: Bool { count == Self.capacity }
-    var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: memory[..<count]) }
-
-    /// Takes as many bytes as there is room for; returns how many.
-    func append(_ bytes: UnsafeRawBufferPointer) -> Int {
-        let taken = min(bytes.count, Self.capacity - count)
-        UnsafeMutableRawBufferPointer(rebasing: memory[count..<count + taken])
-            .copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[..<taken]))
-        count += taken
-        return taken
     }
 }

@@ -73,7 +73,7 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
         while taken < bytes.count {
             let buffer = gathered ?? writer.buffer()
             gathered = buffer
-            if buffer.count == 0 { buffer.offset = offset + Int64(taken) }
+            if buffer.count == 0 { buffer.begin(at: offset + Int64(taken)) }
             taken += buffer.append(UnsafeRawBufferPointer(rebasing: bytes[taken...]))
             if buffer.isFull { drained() }
         }
@@ -82,7 +82,7 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
     func drained() {
         guard let buffer = gathered else { return }
         gathered = nil
-        writer.add(.store(self, buffer))
+        writer.add(.store(self, [buffer]))
     }
 
     func finished(_ result: Result<Void, StoreError>) {
@@ -92,22 +92,35 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
 
     // MARK: The writer
 
-    /// Puts the bytes that the fetch still answers for into the file.
-    func store(_ buffer: ArrivalBuffer) {
-        let offset = buffer.offset
-        let wanted = object.wantedBytes(of: self, offset: offset, count: buffer.count)
-        guard wanted > 0 else { return }
-        let part = UnsafeRawBufferPointer(rebasing: buffer.bytes[..<wanted])
+    /// Puts the bytes that the fetch still answers for into the file; the buffers follow each other.
+    func store(_ arrived: [ArrivalBuffer]) {
+        let buffers = wanted(of: arrived)
+        guard let offset = buffers.first?.offset, let end = buffers.last?.range.upper else { return }
         let first = block
-        let blocks = (first: first, checksums: digest(part, at: offset))
+        var blocks = (first: first, checksums: [UInt64]())
+        for buffer in buffers {
+            digest(buffer, completing: &blocks.checksums)
+            buffer.isKept = writer.recent.admit(buffer, of: object)
+        }
+        let kept = buffers.filter { $0.isKept }
         do {
-            try object.put(part, at: offset, completing: blocks)
+            try object.put(buffers, completing: blocks, isDirect: !writer.isBehind)
         } catch {
+            writer.recent.released(kept)
             object.diskFailed(self, error)
             return
         }
-        let end = offset + Int64(wanted)
-        object.landed(self, upTo: end, completing: blocks, isEnding: isEnding(after: Int64(wanted), upTo: end))
+        let isEnding = isEnding(after: end - offset, upTo: end)
+        object.landed(self, upTo: end, completing: blocks, isEnding: isEnding, kept: kept)
+    }
+
+    private func wanted(of buffers: [ArrivalBuffer]) -> [ArrivalBuffer] {
+        guard let offset = buffers.first?.offset, let end = buffers.last?.range.upper else { return [] }
+        let wanted = object.wantedBytes(of: self, offset: offset, count: Int(end - offset))
+        return buffers.filter { buffer in
+            buffer.cut(to: max(0, wanted - Int(buffer.offset - offset)))
+            return buffer.count > 0
+        }
     }
 
     private func isEnding(after count: Int64, upTo end: Int64) -> Bool {
@@ -121,9 +134,9 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
         object.ended(self, result)
     }
 
-    /// Hashes the bytes and returns the checksums of the blocks they complete, which follow each other.
-    private func digest(_ bytes: UnsafeRawBufferPointer, at offset: Int64) -> [UInt64] {
-        var completed: [UInt64] = []
+    /// Hashes the bytes and adds the checksums of the blocks they complete, which follow each other.
+    private func digest(_ buffer: ArrivalBuffer, completing completed: inout [UInt64]) {
+        let (bytes, offset) = (buffer.bytes, buffer.offset)
         var done = 0
         while done < bytes.count {
             let end = object.geometry.range(of: block).upper
@@ -135,7 +148,6 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
             XXH3_64bits_reset(hash)
             block += 1
         }
-        return completed
     }
 }
 

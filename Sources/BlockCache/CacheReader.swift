@@ -44,11 +44,11 @@ package final class CacheReader: Sendable {
     /// Throws what the store says; `.preconditionFailed` when the remote no longer has this version.
     ///
     /// Not generic: it is called from another module, which costs a short read dearly.
-    package func read(_ range: ByteRange, _ body: (UnsafeRawBufferPointer) -> Void) throws(StoreError) {
+    package func read(_ range: ByteRange, _ body: (CachedBytes) -> Void) throws(StoreError) {
         guard let object = object() else {
             cache.shared.condition.readUncached()
             let bytes = try UncachedRead.read(key, version: version, range: range, from: source)
-            return bytes.withUnsafeBytes(body)
+            return bytes.withUnsafeBytes { body(.whole($0)) }
         }
         let trust = object.trust(in: range)
         // Of an object that is all on the disk there is nothing to fetch ahead.
@@ -92,7 +92,7 @@ extension CacheReader {
     /// The bytes of `range` in memory: for small contents.
     package func bytes(_ range: ByteRange) throws(StoreError) -> [UInt8] {
         var bytes: [UInt8] = []
-        try read(range) { bytes = Array($0) }
+        try read(range) { bytes = $0.array }
         return bytes
     }
 }

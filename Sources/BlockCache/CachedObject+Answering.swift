@@ -12,12 +12,28 @@ internal import Synchronization
 /// Bytes are copied to memory first. There they are compared with their blocks' checksums, or the file's stamp
 /// shows after the copy that nothing has changed since that was done last.
 extension CachedObject {
-    /// Copies the bytes of `range`, whose blocks are in the file, to `buffer`, which has room for the whole blocks.
+    /// Answers with the bytes of `range`, whose blocks are in the file: from memory where they are still there.
     ///
-    /// Nil when some of them are not what they should be; they are missing then. Ends the reading that
+    /// False when some of them are not what they should be; they are missing then. Ends the reading that
     /// `makeResident` counted.
-    func copy(_ range: ByteRange, into buffer: UnsafeMutableRawBufferPointer) -> UnsafeRawBufferPointer? {
+    func answer(_ range: ByteRange, _ body: (CachedBytes) -> Void) -> Bool {
         defer { letGo() }
+        let recent = takeRecent(range)
+        if recent.covers(range) {
+            body(recent.parts.count == 1 ? .whole(recent.parts[0].bytes) : .parts(recent.parts.map { $0.bytes }))
+            withExtendedLifetime(recent) {}
+            return true
+        }
+        return buffers.withBuffer(Int(geometry.aligned(range).count)) { buffer in
+            guard let bytes = recent.parts.isEmpty ? copy(range, into: buffer) : assemble(range, recent, into: buffer)
+            else { return false }
+            body(.whole(bytes))
+            return true
+        }
+    }
+
+    /// Copies the bytes of `range`, whose blocks are in the file, to `buffer`, which has room for the whole blocks.
+    private func copy(_ range: ByteRange, into buffer: UnsafeMutableRawBufferPointer) -> UnsafeRawBufferPointer? {
         let blocks = geometry.blocks(in: range)
         let stamp = monitor.inspect { Self.stamp(of: blocks, $0) }
         return stamp.flatMap { copyTrusted(range, $0, into: buffer) } ?? copyVerified(range, into: buffer)
@@ -44,10 +60,10 @@ extension CachedObject {
     /// Answers from verified blocks; false when the file is not what it was.
     ///
     /// Whoever gives blocks up meanwhile changes the file, so this need not count as a reader.
-    func readTrusted(_ range: ByteRange, _ stamp: FileStamp, _ body: (UnsafeRawBufferPointer) -> Void) -> Bool {
+    func readTrusted(_ range: ByteRange, _ stamp: FileStamp, _ body: (CachedBytes) -> Void) -> Bool {
         buffers.withBuffer(Int(range.count)) { buffer in
             guard let bytes = copyTrusted(range, stamp, into: buffer) else { return false }
-            body(bytes)
+            body(.whole(bytes))
             return true
         }
     }
@@ -75,7 +91,7 @@ extension CachedObject {
         return UnsafeRawBufferPointer(part)
     }
 
-    private func copyVerified(
+    func copyVerified(
         _ range: ByteRange,
         into buffer: UnsafeMutableRawBufferPointer
     ) -> UnsafeRawBufferPointer? {

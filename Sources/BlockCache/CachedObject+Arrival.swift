@@ -21,30 +21,48 @@ extension CachedObject {
         return wanted
     }
 
-    /// Writes bytes of a fetch, and the slots of the blocks they complete, into the file.
+    /// Writes bytes of a fetch that follow each other, and the slots of the blocks they complete, into the file.
+    ///
+    /// `isDirect`: past the kernel's memory where that can be, as readers find the bytes elsewhere.
     func put(
-        _ bytes: UnsafeRawBufferPointer,
-        at offset: Int64,
-        completing blocks: (first: Int, checksums: [UInt64])
+        _ buffers: [ArrivalBuffer],
+        completing blocks: (first: Int, checksums: [UInt64]),
+        isDirect: Bool
     ) throws(SystemError) {
-        try file.descriptor.write(bytes, at: offset)
+        var rest = buffers[...]
+        while let first = rest.first {
+            let run = isDirect && first.isDirect ? rest.prefix { $0.isDirect } : rest.prefix(1)
+            try write(run, isDirect: isDirect && first.isDirect)
+            rest = rest.dropFirst(run.count)
+        }
         // Slots that cannot be written only cost a fetch after the next start.
         try? file.storeSlots(from: blocks.first, blocks.checksums)
         condition.stored()
     }
 
+    private func write(_ run: ArraySlice<ArrivalBuffer>, isDirect: Bool) throws(SystemError) {
+        if isDirect, let first = run.first,
+            try direct.write(run.map { $0.bytes }, at: first.offset, of: file.descriptor)
+        {
+            return
+        }
+        for buffer in run { try file.descriptor.write(buffer.bytes, at: buffer.offset) }
+    }
+
     /// Bytes of the fetch are in the file up to `position`; blocks among them are complete.
     ///
-    /// When it is ending, the next one that is only wanted ahead begins.
+    /// When it is ending, the next one that is only wanted ahead begins. `kept`: they are to be read from memory first.
     func landed(
         _ fetch: BlockFetch,
         upTo position: Int64,
         completing blocks: (first: Int, checksums: [UInt64]),
-        isEnding: Bool
+        isEnding: Bool,
+        kept: [ArrivalBuffer]
     ) {
         let (isAwaited, next) = monitor.inspect { state -> (Bool, [BlockFetch]) in
             state.unmeasured += position - fetch.progress.position
             fetch.progress.position = position
+            state.recent += kept
             for (index, checksum) in blocks.checksums.enumerated() {
                 state.blocks[blocks.first + index] = .stored
                 state.checksums[blocks.first + index] = checksum
@@ -74,6 +92,7 @@ extension CachedObject {
             if fetch.progress.diskFailed { state.queue = [] }
             return startQueued(&state)
         }
+        if next.isEmpty, monitor.inspect({ $0.fetches.isEmpty }) { direct.close() }
         start(next)
     }
 }

@@ -24,6 +24,8 @@ package final class CachedObject: Sendable {
         var queue: [ByteRange] = []
         /// What blocked readers wait for.
         var waiters: [ByteRange] = []
+        /// What has come and was not read since, without an order; see ``RecentArrivals``.
+        var recent: [ArrivalBuffer] = []
         /// What the file was when its verified blocks were; nil when there are none.
         var stamp: FileStamp?
         /// Bytes written to the file that its measure does not know of yet.
@@ -40,13 +42,14 @@ package final class CachedObject: Sendable {
     let monitor: Monitor<State>
     let condition: CacheCondition
     let buffers: BlockBuffers
+    let direct = DirectFile()
     /// Readers that rely on blocks staying in the file right now; goes up within the monitor only.
     let readers = Atomic<Int>(0)
     private let source: any RangeSource
     private let wholeObjectLimit: Int64
     private let thrift: BlockCache.Thrift
     private let budget: FetchBudget
-    private let writer: ArrivalWriter
+    let writer: ArrivalWriter
 
     var geometry: BlockGeometry { file.geometry }
 
@@ -100,7 +103,7 @@ package final class CachedObject: Sendable {
     package func read(
         _ range: ByteRange,
         _ plan: ReadPlan,
-        _ body: (UnsafeRawBufferPointer) -> Void
+        _ body: (CachedBytes) -> Void
     ) throws(StoreError) {
         precondition(range.upper <= version.size, "read behind the end of an object")
         for range in plan.abandoned { giveUp(range) }
@@ -109,16 +112,11 @@ package final class CachedObject: Sendable {
             guard try makeResident(range, ahead: ahead) else { break }
             // Damage is rare: what was asked for ahead once is not asked for again.
             ahead = []
-            let isAnswered = buffers.withBuffer(Int(geometry.aligned(range).count)) { buffer in
-                guard let bytes = copy(range, into: buffer) else { return false }
-                body(bytes)
-                return true
-            }
-            if isAnswered { return }
+            if answer(range, body) { return }
         }
         condition.readUncached()
         let bytes = try UncachedRead.read(key, version: version, range: range, from: source)
-        bytes.withUnsafeBytes(body)
+        bytes.withUnsafeBytes { body(.whole($0)) }
     }
 
     /// Gets the bytes of `range` into the file; false when the disk does not take them.

@@ -104,6 +104,7 @@ extension ReadBytes {
     fileprivate func copied() -> [UInt8] {
         switch self {
         case .memory(let bytes): Array(bytes)
+        case .pieces(let pieces): pieces.flatMap { Array($0) }
         case .file(let descriptor, let range):
             [UInt8](unsafeUninitializedCapacity: Int(range.count)) { buffer, count in
                 count = (try? readAll(descriptor, into: UnsafeMutableRawBufferPointer(buffer), at: range.lower)) ?? 0

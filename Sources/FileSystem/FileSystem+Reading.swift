@@ -13,6 +13,8 @@ package enum ReadBytes {
     /// A range of an open file, complete.
     case file(Int32, ByteRange)
     case memory(UnsafeRawBufferPointer)
+    /// Several pieces of memory that follow each other.
+    case pieces([UnsafeRawBufferPointer])
 }
 
 /// Reading bytes.
@@ -112,7 +114,12 @@ extension FileSystem {
 
     private func read(_ reader: CacheReader, _ range: ByteRange, _ answer: (ReadBytes) -> Void) throws(FileError) {
         do throws(StoreError) {
-            try reader.read(range) { answer(.memory($0)) }
+            try reader.read(range) { bytes in
+                switch bytes {
+                case .whole(let bytes): answer(.memory(bytes))
+                case .parts(let parts): answer(.pieces(parts))
+                }
+            }
         } catch {
             throw FileError(reading: error)
         }
@@ -151,7 +158,7 @@ extension FileSystem {
         _ range: ByteRange
     ) throws(FileError) {
         do throws(StoreError) {
-            try reader.read(range) { buffer.copyMemory(from: $0) }
+            try reader.read(range) { $0.copy(to: buffer) }
         } catch {
             throw FileError(reading: error)
         }

@@ -79,6 +79,11 @@ extension Operations {
             _ = moorage_fuse_reply_fd(request.raw, descriptor, off_t(part.lower), Int(part.count))
         case .memory(let buffer):
             _ = fuse_reply_buf(request.raw, buffer.baseAddress?.assumingMemoryBound(to: CChar.self), buffer.count)
+        case .pieces(let pieces):
+            let vector = pieces.map {
+                iovec(iov_base: UnsafeMutableRawPointer(mutating: $0.baseAddress), iov_len: $0.count)
+            }
+            _ = fuse_reply_iov(request.raw, vector, Int32(vector.count))
         }
     }
 

@@ -101,7 +101,7 @@ import Testing
     }
 
     @Test func aBufferTakesWhatFits() {
-        let buffer = ArrivalBuffer()
+        let buffer = ArrivalBuffer(ArrivalMemory())
         let bytes = expectedBytes(ByteRange(0, Int64(ArrivalBuffer.capacity) - 10))
         #expect(bytes.withUnsafeBytes { buffer.append($0) } == bytes.count)
         #expect(!buffer.isFull)
@@ -110,27 +110,46 @@ import Testing
         #expect(Array(buffer.bytes) == bytes + bytes[..<10])
         #expect(bytes.withUnsafeBytes { buffer.append($0) } == 0)
     }
-}
 
-/// A remote whose answers the test hands over itself.
-private final class SteppedSource: RangeSource {
-    private let sinks = Monitor([any RangeSink]())
-
-    var requests: Int { sinks.inspect { $0.count } }
-
-    func fetch(
-        _ key: ObjectKey,
-        version: ObjectVersion,
-        range: ByteRange,
-        into sink: any RangeSink
-    ) -> any RangeFetch {
-        sinks.update { $0.append(sink) }
-        return FakeFetch()
+    @Test func buffersEndWhereTheNextIsAligned() {
+        let buffer = ArrivalBuffer(ArrivalMemory())
+        buffer.begin(at: Int64(3 * ArrivalBuffer.capacity) - 100)
+        let bytes = expectedBytes(ByteRange(0, 1000))
+        #expect(bytes.withUnsafeBytes { buffer.append($0) } == 100)
+        #expect(buffer.isFull)
+        #expect(buffer.range.upper == Int64(3 * ArrivalBuffer.capacity))
     }
 
-    /// The first fetch's sink, once there is one.
-    func sink() -> any RangeSink {
-        guard let sink = sinks.wait(until: { $0.first }) else { preconditionFailure("nothing was asked for") }
-        return sink
+    @Test func whatWaitsIsStoredTogetherInItsOrder() throws {
+        let writer = ArrivalWriter(startsThread: false)
+        let memory = ArrivalMemory()
+        let object = try #require(cache(SteppedSource()).object(of: key, version: version(100 << 20)))
+        let budget = FetchBudget(limit: 1)
+        let fetches = (0..<2).map {
+            BlockFetch(
+                object,
+                range: ByteRange(offset: Int64($0) << 26, count: 32 << 20),
+                budget: budget,
+                writer: writer
+            )
+        }
+        func store(_ fetch: Int, _ index: Int) -> ArrivalWriter.Job {
+            let buffer = ArrivalBuffer(memory)
+            buffer.begin(at: fetches[fetch].range.lower + Int64(index * ArrivalBuffer.capacity))
+            _ = [UInt8](repeating: 1, count: ArrivalBuffer.capacity).withUnsafeBytes { buffer.append($0) }
+            return .store(fetches[fetch], [buffer])
+        }
+        var jobs = (0..<11).flatMap { [store(0, $0), store(1, $0 < 5 ? $0 : $0 + 1)] }
+        jobs.append(.end(fetches[0], .success(())))
+        let found = ArrivalWriter.gathered(jobs).map { job -> String in
+            switch job {
+            case .store(let fetch, let buffers):
+                let first = (buffers[0].offset - fetch.range.lower) / Int64(ArrivalBuffer.capacity)
+                return "\(fetch === fetches[0] ? 0 : 1): \(first)+\(buffers.count)"
+            case .end(let fetch, _): return "\(fetch === fetches[0] ? 0 : 1) ends"
+            }
+        }
+        // Eight at most, and nothing across the hole in the second's.
+        #expect(found == ["0: 0+8", "1: 0+5", "1: 6+6", "0: 8+3", "0 ends"])
     }
 }

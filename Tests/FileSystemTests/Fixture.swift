@@ -161,6 +161,7 @@ final class Volume {
         try files.read(handle, range) { bytes in
             switch bytes {
             case .memory(let buffer): result = Array(buffer)
+            case .pieces(let pieces): result = pieces.flatMap { Array($0) }
             case .file(let descriptor, let part):
                 var content = [UInt8](repeating: 0, count: Int(part.count))
                 let count = content.withUnsafeMutableBytes {

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import Glibc
+import ObjectStore
+import Platform
+import Testing
+
+@testable import BlockCache
+
+/// Reading what has just come from memory.
+@Suite struct RecentArrivalTests {
+    private let folder: TemporaryFolder
+    private let key = ObjectKey("recent")
+
+    init() throws {
+        folder = try TemporaryFolder()
+    }
+
+    private func cache(_ source: any RangeSource) -> BlockCache {
+        BlockCache(options: BlockCache.Options(directory: folder.path, minimumFree: 0), source: source)
+    }
+
+    private func version(_ size: Int64) -> ObjectVersion {
+        ObjectVersion(entityTag: EntityTag(opaque: "v1"), size: size)
+    }
+
+    /// The object's cache file, by its name.
+    private func path(_ cache: BlockCache, _ size: Int64) throws -> String {
+        try cache.filePath(BlockCache.name(key, version(size)))
+    }
+
+    /// Has the object arrive as such pieces, each in a go of its own; returns when all of it is stored and a byte was read.
+    private func deliver(_ source: SteppedSource, _ reader: CacheReader, _ pieces: [ByteRange]) throws {
+        let done = try Thread(name: "reader") { _ = try? reader.bytes(ByteRange(0, 1)) }
+        let sink = source.sink()
+        for piece in pieces {
+            expectedBytes(piece).withUnsafeBytes { sink.received($0, at: piece.lower) }
+            sink.drained()
+        }
+        sink.finished(.success(()))
+        done.join()
+        for piece in pieces {
+            while !reader.isResident(piece) { usleep(1000) }
+        }
+    }
+
+    private func overwrite(_ path: String, _ range: ByteRange) throws {
+        let file = try FileDescriptor.open(path, O_RDWR)
+        try [UInt8](repeating: 0xEE, count: Int(range.count)).withUnsafeBytes { bytes in
+            try file.write(bytes, at: range.lower)
+        }
+    }
+
+    @Test func whatCameIsReadFromMemoryUntilAllOfItWas() throws {
+        let source = SteppedSource()
+        let size: Int64 = 512 << 10
+        let cache = cache(source)
+        let reader = cache.reader(of: key, version: version(size))
+        try deliver(source, reader, [ByteRange(0, size)])
+        try overwrite(path(cache, size), ByteRange(0, size))
+        // The first byte was read before, so that these are the last of the first buffer.
+        #expect(try reader.bytes(ByteRange(1, 300_000)) == expectedBytes(ByteRange(1, 300_000)))
+        #expect(cache.health.damagedBlocks == 0)
+        #expect(try reader.bytes(ByteRange(300_000, size)) == expectedBytes(ByteRange(300_000, size)))
+        #expect(cache.health.damagedBlocks == 0)
+        // Now it is only in the file.
+        let again = try Thread(name: "again") { _ = try? reader.bytes(ByteRange(0, 10)) }
+        let sink = source.sink(1)
+        expectedBytes(ByteRange(0, size)).withUnsafeBytes { sink.received($0, at: 0) }
+        sink.finished(.success(()))
+        again.join()
+        #expect(cache.health.damagedBlocks == 1)
+    }
+
+    @Test func aReadIsPutTogetherFromMemoryAndFile() throws {
+        let source = SteppedSource()
+        let size: Int64 = 900_000
+        let reader = cache(source).reader(of: key, version: version(size))
+        // Short arrivals are not kept.
+        let short = stride(from: Int64(262_144), to: 400_000, by: 10_000).map {
+            ByteRange($0, min($0 + 10_000, 400_000))
+        }
+        try deliver(source, reader, [ByteRange(0, 262_144)] + short + [ByteRange(400_000, size)])
+        for range in [ByteRange(100, 300_000), ByteRange(270_000, 800_000), ByteRange(5, size), ByteRange(5, size)] {
+            #expect(try reader.bytes(range) == expectedBytes(range), "\(range)")
+        }
+        #expect(source.requests == 1)
+    }
+
+    @Test func whatComesInPiecesOfAnyLengthIsInTheFile() throws {
+        let seed = UInt64.random(in: 0...UInt64.max)
+        print("seed \(seed)")
+        var random = SeededGenerator(seed)
+        for round in 0..<20 {
+            let source = SteppedSource()
+            let size = Int64.random(in: 1...(1 << 20), using: &random)
+            let tag = ObjectVersion(entityTag: EntityTag(opaque: "v\(round)"), size: size)
+            let reader = cache(source).reader(of: key, version: tag)
+            var pieces: [ByteRange] = []
+            while let position = Optional(pieces.last?.upper ?? 0), position < size {
+                let length = Int64.random(in: 1...(Bool.random(using: &random) ? 5000 : 700_000), using: &random)
+                pieces.append(ByteRange(position, min(size, position + length)))
+            }
+            try deliver(source, reader, pieces)
+            let other = SteppedSource()
+            let found = try cache(other).reader(of: key, version: tag).bytes(ByteRange(0, size))
+            #expect(found == expectedBytes(ByteRange(0, size)), "seed \(seed), round \(round)")
+            #expect(other.requests == 0)
+        }
+    }
+
+    @Test func onlySoMuchIsKept() throws {
+        let recent = RecentArrivals()
+        let memory = ArrivalMemory()
+        let object = try #require(cache(SteppedSource()).object(of: key, version: version(1 << 30)))
+        let buffers = (0..<97).map { index in
+            let buffer = ArrivalBuffer(memory)
+            buffer.begin(at: Int64(index * ArrivalBuffer.capacity))
+            _ = [UInt8](repeating: 1, count: 100_000).withUnsafeBytes { buffer.append($0) }
+            return buffer
+        }
+        for buffer in buffers.prefix(96) { #expect(recent.admit(buffer, of: object)) }
+        #expect(!recent.admit(buffers[96], of: object))
+        recent.released([buffers[40]])
+        #expect(recent.admit(buffers[96], of: object))
+        let short = ArrivalBuffer(memory)
+        _ = [UInt8](repeating: 1, count: 1000).withUnsafeBytes { short.append($0) }
+        recent.released([buffers[41]])
+        #expect(!recent.admit(short, of: object))
+    }
+
+    @Test func whereDirectWritesAreNotKnownTheUsualOnesAreMade() throws {
+        // Files of proc(5) cannot be opened with O_DIRECT.
+        let file = try FileDescriptor.open("/proc/self/comm", O_RDWR)
+        let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: 8192, alignment: 4096)
+        defer { memory.deallocate() }
+        memory.initializeMemory(as: UInt8.self, repeating: 7)
+        #expect(try !DirectFile().write([UnsafeRawBufferPointer(memory)], at: 0, of: file))
+        #expect(DirectFile.takes(UnsafeRawBufferPointer(memory), at: 4096))
+        #expect(!DirectFile.takes(UnsafeRawBufferPointer(memory), at: 100))
+        #expect(!DirectFile.takes(UnsafeRawBufferPointer(rebasing: memory[..<100]), at: 0))
+        #expect(!DirectFile.takes(UnsafeRawBufferPointer(rebasing: memory[1...4096]), at: 0))
+    }
+}
