@@ -3,7 +3,9 @@
 
 /// How many threads serve requests, and what the one that took or answered a request does next; a pure value.
 ///
-/// As long as there may be more threads, one waits for the next request whatever the others wait for.
+/// A few threads take requests one after another, each the next one as soon as it has answered: while programs ask faster
+/// than they are answered none of these sleeps, and nobody need be woken for a request. What keeps a thread for longer, a
+/// wait for the remote or a disk that stands still, has another one take its place, as long as there may be more.
 struct LoopThreads: Hashable, Sendable {
     /// Who takes the place of a thread that took a request.
     enum Substitute: Hashable, Sendable {
@@ -22,13 +24,15 @@ struct LoopThreads: Hashable, Sendable {
         case end
     }
 
-    /// How many wait for requests when there is little to do.
+    /// How many wait for requests when there is little to do, and may work without having others take the next ones.
     private let enough: Int
     private let parkedLimit: Int
     private let limit: Int
     /// Threads that wait for a request.
     private(set) var receiving = 0
     private(set) var parked = 0
+    /// Threads that wait for something on behalf of a request.
+    private(set) var waiting = 0
     private(set) var count = 0
     private(set) var isEnding = false
 
@@ -48,6 +52,24 @@ struct LoopThreads: Hashable, Sendable {
     /// A thread took a request and works on it.
     mutating func took() -> Substitute {
         receiving -= 1
+        return working < enough ? substitute() : .none
+    }
+
+    /// A thread begins to wait for something other than a processor.
+    mutating func waits() -> Substitute {
+        waiting += 1
+        return substitute()
+    }
+
+    /// It has got what it waited for, or not, and works on.
+    mutating func resumes() { waiting -= 1 }
+
+    /// Nobody has got on for a while: all that work may be waiting without having said so.
+    mutating func stands() -> Substitute { substitute() }
+
+    private var working: Int { count - receiving - parked - waiting }
+
+    private mutating func substitute() -> Substitute {
         guard receiving == 0, !isEnding else { return .none }
         if parked > 0 {
             parked -= 1

@@ -47,6 +47,7 @@ package final class MountSession: Sendable {
     /// `onReady` is called once, when the kernel and the mount have agreed and names can be looked up.
     package func run(onReady: @escaping @Sendable () -> Void) throws(MountError) {
         let mountpoint = options.mountpoint
+        defer { bridge.requests.tell(nil) }
         let (session, loop) = state.update { state in
             state.loop = state.session.map { session in
                 RequestLoop(session, maximumThreads: Self.maximumThreads) {
@@ -57,6 +58,7 @@ package final class MountSession: Sendable {
             return (state.session, state.loop)
         }
         guard let session, let loop else { throw MountError(description: "the mount has ended already") }
+        bridge.requests.tell(loop)
         do {
             try fileSystem.start()
             try startWatching()

@@ -9,9 +9,10 @@ internal import Synchronization
 
 /// The threads that take the kernel's requests and answer them.
 ///
-/// In place of `fuse_session_loop_mt`, all of whose idle threads sleep in read(2): the kernel wakes them in turn, so each
-/// request comes with a stack and buffers that no processor has at hand any more, and with few of them threads are made
-/// and ended all the time. Here few sleep there, and the others on a stack of which the last is taken first.
+/// In place of `fuse_session_loop_mt`, which has ten threads whatever they wait for. Ten are as many as work best here too:
+/// while several programs read as fast as they can none of them sleeps in read(2), so that the kernel need wake nobody for
+/// a request. Those that wait for the remote are replaced by others, and those that are not needed any more then sleep on
+/// a stack of which the last is taken first.
 final class RequestLoop: Sendable {
     private final class Worker: Sendable {
         let thread = pthread_self()
@@ -24,12 +25,20 @@ final class RequestLoop: Sendable {
         var workers: [Worker] = []
         /// Those that sleep until they are needed, the last first.
         var parked: [Worker] = []
+        /// Requests that were answered.
+        var answered = 0
+        /// Somebody looks every few milliseconds whether the threads get on.
+        var isWatched = false
+        var hasWatch = false
         /// Why requests cannot be taken any more; 0 at an unmount.
         var failure: Int32 = 0
     }
 
-    /// How many threads wait for requests when there is little to do.
-    private static let enough = 3
+    /// How many threads take one request after another.
+    private static let enough = 10
+    /// The time between two looks whether threads get on, in microseconds, and how many quiet ones end the watch.
+    private static let watchInterval: UInt32 = 5000
+    private static let quietLooks = 20
     /// How many more are kept; each has an idle buffer for a request.
     private static let parkedLimit = 16
 
@@ -79,6 +88,46 @@ final class RequestLoop: Sendable {
         }
     }
 
+    /// To be called by a thread that works on a request before it waits, and when it has.
+    func noteWait(_ isBeginning: Bool) {
+        if isBeginning { substitute { $0.waits() } } else { state.inspect { $0.threads.resumes() } }
+    }
+
+    // MARK: The watch
+
+    private func watch() {
+        let isFirst = state.update { state in
+            defer { state.hasWatch = true }
+            return !state.hasWatch
+        }
+        guard isFirst else { return }
+        do throws(SystemError) {
+            try Thread.detached(name: "watch") { [self] in
+                while state.wait(until: { $0.threads.isEnding ? false : $0.isWatched ? true : nil }) == true {
+                    lookWhileBusy()
+                }
+            }
+        } catch {
+            Log.warning("mount", "no thread to watch those that serve requests: \(error)")
+        }
+    }
+
+    private func lookWhileBusy() {
+        var quiet = 0
+        var seen = -1
+        while quiet < Self.quietLooks {
+            usleep(Self.watchInterval)
+            let (stands, isQuiet) = state.inspect { state in
+                let isBusy = state.threads.receiving == 0
+                defer { seen = state.answered }
+                return (isBusy && state.answered == seen, !isBusy)
+            }
+            if stands { substitute { $0.stands() } }
+            quiet = isQuiet ? quiet + 1 : 0
+        }
+        state.inspect { $0.isWatched = $0.threads.receiving == 0 }
+    }
+
     // MARK: A thread
 
     private func work() {
@@ -88,7 +137,7 @@ final class RequestLoop: Sendable {
         state.inspect { $0.workers.append(worker) }
         while let count = receive(worker, &buffer) {
             guard count > 0 else { return sawTheEnd(worker, -count) }
-            substitute()
+            substitute { $0.took() }
             fuse_session_process_buf(session, &buffer)
             if !hasAgreed.load(ordering: .relaxed), !hasAgreed.exchange(true, ordering: .relaxed) { onAgreement() }
             guard goesOn(worker) else { return }
@@ -107,12 +156,15 @@ final class RequestLoop: Sendable {
         return nil
     }
 
-    /// Sees to it that another thread takes the next request.
-    private func substitute() {
-        let (substitute, next) = state.inspect { state in
-            let substitute = state.threads.took()
-            return (substitute, substitute == .parked ? state.parked.popLast() : nil)
+    /// Sees to it that another thread takes the next request where one is to.
+    private func substitute(_ decide: (inout LoopThreads) -> LoopThreads.Substitute) {
+        let (substitute, next, isUnwatched) = state.inspect { state in
+            let substitute = decide(&state.threads)
+            let isUnwatched = state.threads.receiving == 0 && !state.isWatched
+            if isUnwatched { state.isWatched = true }
+            return (substitute, substitute == .parked ? state.parked.popLast() : nil, isUnwatched)
         }
+        if isUnwatched { watch() }
         next?.isCalled.update { $0 = true }
         guard substitute == .new, let error = start() else { return }
         state.inspect { $0.threads.couldNotStart() }
@@ -122,6 +174,7 @@ final class RequestLoop: Sendable {
     /// Waits while the thread is not needed; false when it shall end.
     private func goesOn(_ worker: Worker) -> Bool {
         let next = state.inspect { state in
+            state.answered += 1
             let next = state.threads.answered()
             if next == .park { state.parked.append(worker) }
             if next == .end { state.workers.removeAll { $0 === worker } }

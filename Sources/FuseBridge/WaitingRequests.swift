@@ -34,6 +34,8 @@ final class WaitingRequests: Interruption.Source {
     }
 
     private let state = Monitor(State())
+    /// Whose threads wait.
+    private let loop = Lock<RequestLoop?>(nil)
     /// The time between two looks at those who were interrupted, in seconds.
     private static let interval = 0.1
     /// Every how many looks all are looked at.
@@ -52,6 +54,9 @@ final class WaitingRequests: Interruption.Source {
         }
     }
 
+    /// Has waits told to those who serve requests, so that others take the next ones.
+    func tell(_ loop: RequestLoop?) { self.loop.withLock { $0 = loop } }
+
     /// Gives up every wait, also those that begin later.
     func end() {
         state.update { state in
@@ -63,6 +68,8 @@ final class WaitingRequests: Interruption.Source {
     func setHandler(_ handler: Interruption.Handler?, of request: UnsafeMutableRawPointer) {
         let raw = fuse_req_t(request)
         let number = UInt(bitPattern: request)
+        let loop = loop.withLock { $0 }
+        loop?.noteWait(handler != nil)
         guard let handler else {
             fuse_req_interrupt_func(raw, nil, nil)
             return state.inspect { $0.waiting[number] = nil }

@@ -3,6 +3,7 @@
 """Hundreds wait for a remote that does not answer: whoever needs nothing of it goes on."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -105,3 +106,32 @@ def waiting_threads(pid):
         with open(f"/proc/{pid}/task/{thread}/stat") as file:
             count += file.read().rsplit(")", 1)[1].split()[0] in "DS"
     return count - 1
+
+
+@pytest.mark.limit(120)
+def test_a_disk_that_stands_still_does_not_stop_those_who_need_nothing_of_it(make_instance, instance, proxy, client, seed):
+    """The cache lies on a file system whose server is stopped: threads wait for it, and nobody is told that they do."""
+    readers = 40
+    for number in range(readers):
+        client.put_object(Bucket="bucket", Key=f"crowd/f{number}", Body=bytes(8192))
+    disk = make_instance(proxy.url, "disk").mount("s3://bucket/disk")
+    mount = instance.mount("s3://bucket/crowd", None, f"cache_dir={disk.path}/cache", "kernel_age=0s", "quiet_period=600s")
+    write_file(mount / "own", b"mine")
+    for number in range(readers):
+        assert open(mount / f"f{number}", "rb").read() == bytes(8192)
+    for folder, _, names in os.walk(f"{disk.path}/cache"):
+        for name in names:
+            with open(f"{folder}/{name}", "rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    os.kill(disk.pid, signal.SIGSTOP)
+    crowd = subprocess.Popen(
+        [sys.executable, "-c", CROWD, "direct", mount.path, str(readers)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert crowd.stdout.readline() == "started\n"
+        for _ in range(20):
+            assert run(["cat", mount / "own"], timeout=AT_ONCE).stdout == "mine"
+        assert crowd.poll() is None
+    finally:
+        os.kill(disk.pid, signal.SIGCONT)
+    assert crowd.wait(timeout=30) == 0
