@@ -7,6 +7,7 @@ import argparse
 import concurrent.futures
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ sys.path.append(os.path.join(os.path.dirname(__file__), "../../Tests/EndToEnd"))
 from harness.generated_bucket import GeneratedBucket  # noqa: E402
 from figures import Figures, describe_machine, report  # noqa: E402
 from subjects import (  # noqa: E402
-    MIB, Disk, Moorage, Passthrough, Proxy, Rclone, S3fs, Server, cpu_seconds, drop_caches, peak_memory, read_through,
+    MIB, Disk, LoopDisk, Moorage, Passthrough, Proxy, Rclone, S3fs, Server, cpu_seconds, drop_caches, peak_memory, read_through,
     run, timed,
 )
 
@@ -200,6 +201,32 @@ class Bench:
             finally:
                 subject.stop()
 
+    def read_only(self):
+        """What the kernel reads by itself: a read-only mount, its cache on XFS; beside the same file there."""
+        disk = LoopDisk(os.path.join(self.work, f"disk-{next(self.folders)}"), BIG * 3 + (400 << 20))
+        try:
+            subject = self.fresh(Moorage, self.server, options=["ro"], cache=os.path.join(disk.point, "cache"))
+            local = Disk(disk.point)
+            shutil.copyfile(os.path.join(self.served, "big.bin"), os.path.join(disk.point, "big.bin"))
+            for each in (subject, local):
+                each.start()
+                path = os.path.join(each.point, "big.bin")
+                try:
+                    read_through(path)
+                finally:
+                    each.stop()
+                each.start()
+                drop_caches()
+                try:
+                    self.figures.add("warm read-only", each.name, timed(lambda: read_through(path)))
+                    self.figures.add("again read-only", each.name, timed(lambda: read_through(path)))
+                    self.figures.add("once more read-only", each.name, timed(lambda: read_through(path)))
+                    self.figures.add("small reads read-only", each.name, self.operations(path, direct=0))
+                finally:
+                    each.stop()
+        finally:
+            disk.stop()
+
     @staticmethod
     def operations(path, direct):
         """4 KiB reads a second by 4 threads, each one handed to the file system; thousands."""
@@ -259,7 +286,7 @@ class Bench:
                 subject.stop()
 
     GROUPS = {
-        "cold": cold, "shaped": shaped, "random": at_random, "warm": warm, "list": folders_of_many, "million": a_million,
+        "cold": cold, "shaped": shaped, "random": at_random, "warm": warm, "read-only": read_only, "list": folders_of_many, "million": a_million,
         "memory": memory,
     }
 
@@ -286,6 +313,10 @@ ROWS = [
     ("warm", "warm from the disk after remount, seconds", "passthrough_ll", False, 1 / 0.9),
     ("again", "again from memory, seconds", "local disk", False, 1.05),
     ("small reads", "4 KiB warm, 4 threads, thousand a second", "passthrough_ll", True, 0.8),
+    ("warm read-only", "read-only, cache on XFS: from the disk after remount, seconds", "local disk", False, None),
+    ("again read-only", "again from memory, seconds", "local disk", False, None),
+    ("once more read-only", "once more, seconds", "local disk", False, 1.05),
+    ("small reads read-only", "4 KiB from memory, 4 threads, thousand a second", "local disk", True, None),
     ("list", "ls -l of 100,000, cold, seconds", "moorage list", False, 1.3),
     ("list warm", "the same warm", "local disk", False, 2),
     ("million mount", "mounting a million objects, seconds", 1, False, 1),

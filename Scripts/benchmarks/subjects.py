@@ -110,8 +110,9 @@ class Server:
 class Moorage:
     name = "Moorage"
 
-    def __init__(self, arguments, server, folder, url=None, bucket="bench"):
+    def __init__(self, arguments, server, folder, url=None, bucket="bench", options=(), cache=None):
         self.binary = arguments.binary
+        self.options = options
         self.url = url or server.url
         self.bucket = bucket
         self.folder = folder
@@ -119,14 +120,15 @@ class Moorage:
         os.makedirs(self.point)
         self.environment = os.environ | {
             "HOME": folder, "MOORAGE_CONFIG": folder + "/config", "MOORAGE_STATE_DIR": folder + "/state",
-            "MOORAGE_CACHE_DIR": folder + "/cache", "MOORAGE_RUNTIME_DIR": folder + "/run",
+            "MOORAGE_CACHE_DIR": cache or folder + "/cache", "MOORAGE_RUNTIME_DIR": folder + "/run",
             # The battery and the network of this machine hold nothing.
             "DBUS_SYSTEM_BUS_ADDRESS": f"unix:path={folder}/no-bus", "MOORAGE_SYSFS": folder + "/no-sysfs",
             "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1",
         }
 
     def start(self):
-        self.run("mount", f"s3://{self.bucket}", self.point, "-o", f"endpoint={self.url},quiet_period=0")
+        words = ",".join([f"endpoint={self.url}", "quiet_period=0", *self.options])
+        self.run("mount", f"s3://{self.bucket}", self.point, "-o", words)
 
     def run(self, *words):
         return run([self.binary, *words], env=self.environment)
@@ -211,6 +213,22 @@ class Disk:
 
     def stop(self):
         pass
+
+
+class LoopDisk:
+    """A disk with XFS on a file, mounted in a folder of its own; as root only."""
+
+    def __init__(self, folder, size):
+        os.makedirs(folder)
+        self.image, self.point = os.path.join(folder, "disk.img"), os.path.join(folder, "disk")
+        os.makedirs(self.point)
+        run(["truncate", "-s", str(size), self.image])
+        run(["mkfs.xfs", "-q", self.image])
+        run(["mount", "-o", "loop", self.image, self.point])
+
+    def stop(self):
+        run(["umount", self.point])
+        os.unlink(self.image)
 
 
 class S3fs:

@@ -30,6 +30,8 @@ package final class BlockCache: Sendable {
         package var readahead: ReadPlanner.Limits
         /// Where to tell other processes how the cache is; nil to keep it to oneself.
         package var note: String?
+        /// Whether complete files are read from snapshots, which the kernel may be given, where the disk can make them.
+        package var takesSnapshots = false
 
         package init(
             directory: String,
@@ -56,6 +58,12 @@ package final class BlockCache: Sendable {
         let condition: CacheCondition
         let wholeObjectLimit: Int64
         let thrift = Thrift()
+        let snapshots = SnapshotAbility()
+    }
+
+    /// Whether the disk can make snapshots, as far as is known.
+    final class SnapshotAbility: Sendable {
+        let isThere = Atomic<Bool>(true)
     }
 
     /// Whether nothing is to be fetched that nobody has asked for.
@@ -111,6 +119,9 @@ package final class BlockCache: Sendable {
     deinit {
         shared.writer.stop()
     }
+
+    /// Whether files on the file system of this folder can be cloned, as ``Options/takesSnapshots`` needs it.
+    package static func canTakeSnapshots(in folder: String) -> Bool { Snapshot.isPossible(in: folder) }
 
     /// Tells other processes the last of the counts.
     package func close() { shared.condition.tell() }
@@ -212,6 +223,7 @@ package final class BlockCache: Sendable {
             source: source,
             shared: shared
         )
+        if options.takesSnapshots { takeSnapshot(of: object) }
         return registry.withLock { registry in
             // Another thread may have opened it meanwhile; one object must own the file's state.
             if let other = registry.objects[name], other.object.key == key {
@@ -220,6 +232,20 @@ package final class BlockCache: Sendable {
             }
             registry.objects[name] = Registration(object: object, uses: 1, lastUse: monotonicSeconds())
             return object
+        }
+    }
+
+    /// What comes later is in the kernel's memory already, and on its way to the disk, for which a snapshot would wait.
+    private func takeSnapshot(of object: CachedObject) {
+        let checksums = object.monitor.inspect { $0.blocks.missingCount == 0 ? $0.checksums : [] }
+        guard !checksums.isEmpty, shared.snapshots.isThere.load(ordering: .relaxed) else { return }
+        do throws(SystemError) {
+            _ = try object.snapshot.storeIfNil(Snapshot(of: object.file, checksums: checksums, in: options.directory))
+        } catch {
+            guard [EOPNOTSUPP, EXDEV, EINVAL, ENOTTY, EISDIR].contains(error.code) else { return }
+            if shared.snapshots.isThere.exchange(false, ordering: .relaxed) {
+                Log.info("cache", "its file system cannot clone files, so that the kernel reads none of them by itself")
+            }
         }
     }
 

@@ -50,6 +50,7 @@ package final class CacheReader: Sendable {
             let bytes = try UncachedRead.read(key, version: version, range: range, from: source)
             return bytes.withUnsafeBytes { body(.whole($0)) }
         }
+        if let snapshot = object.snapshot.load(), snapshot.read(range, object.buffers, body) { return }
         let trust = object.trust(in: range)
         // Of an object that is all on the disk there is nothing to fetch ahead.
         let plan = trust?.isOfWholeObject == true ? ReadPlan() : plan(for: range, of: object, isTrusted: trust != nil)
@@ -68,6 +69,13 @@ package final class CacheReader: Sendable {
     func keep(_ range: ByteRange) throws(StoreError) -> Bool {
         guard let object = object() else { return false }
         return try object.keep(range)
+    }
+
+    /// A file of its own with exactly the object's bytes, all of which were verified, that nobody can change.
+    ///
+    /// Nil when there is none. Valid while the reader lives.
+    package var unchangingFile: Int32? {
+        object().flatMap { object in object.snapshot.load()?.descriptor(object.buffers) }
     }
 
     /// Whether every byte of `range` is on the local disk.

@@ -43,6 +43,8 @@ package final class CachedObject: Sendable {
     let condition: CacheCondition
     let buffers: BlockBuffers
     let direct = DirectFile()
+    /// All of it as it was when the file was opened, on request.
+    let snapshot = AtomicLazyReference<Snapshot>()
     /// Readers that rely on blocks staying in the file right now; goes up within the monitor only.
     let readers = Atomic<Int>(0)
     private let source: any RangeSource

@@ -59,6 +59,21 @@ int moorage_fallocate(int fd, int mode, int64_t offset, int64_t length) {
 
 int moorage_syncfs(int fd) { return syncfs(fd); }
 
+// Newer than the kernel headers of Debian 12: struct fuse_backing_map and its numbers, of linux/fuse.h.
+int moorage_fuse_backing_open(int session, int file) {
+    struct {
+        int32_t fd;
+        uint32_t flags;
+        uint64_t padding;
+    } map = {.fd = file};
+    return ioctl(session, _IOW(229, 1, __typeof__(map)), &map);
+}
+
+int moorage_fuse_backing_close(int session, int backing) {
+    uint32_t number = (uint32_t)backing;
+    return ioctl(session, _IOW(229, 2, uint32_t), &number);
+}
+
 int moorage_ficlone(int target, int source) { return ioctl(target, FICLONE, source); }
 
 ssize_t moorage_getxattr(const char *path, const char *name, void *value, size_t size) {

@@ -42,6 +42,17 @@ extension FileSystem {
         }
     }
 
+    /// A file with exactly the bytes that this handle reads, now and for as long as it is open; nil when there is none.
+    ///
+    /// Only where nobody writes through this mount: what is written would not show in it.
+    package func unchangingFile(of handle: FileHandle) -> Int32? {
+        guard options.isReadOnly, handle.isReadable else { return nil }
+        let remote = handle.inode.state.withLock { state in
+            state.content.map.extents.isEmpty ? state.content.wholeRemote : nil
+        }
+        return remote.flatMap { handle.reader(of: $0.key, version: $0.version, in: cache).unchangingFile }
+    }
+
     /// Reads once more when the file was cut while its local bytes were read.
     private func readUncut(
         _ handle: FileHandle,

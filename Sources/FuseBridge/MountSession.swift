@@ -120,7 +120,9 @@ package final class MountSession: Sendable {
             fuse_session_destroy(session)
             throw MountError(description: reason)
         }
-        ParallelDirectories.prepare(session)
+        let isRead = options.isReadOnly && PassthroughAbility.isPermitted
+        if isRead { bridge.passthrough.serve(fuse_session_fd(session)) }
+        ParallelDirectories.prepare(session, isNeeded: isRead)
         return session
     }
 

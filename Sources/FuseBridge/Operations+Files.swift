@@ -17,11 +17,16 @@ extension Operations {
                     try request.fileSystem.open(number, mode)
                 }
                 info.pointee.hold(handle)
+                let file = request.bridge.passthrough.isOn ? request.fileSystem.unchangingFile(of: handle) : nil
+                if let backing = request.bridge.passthrough.open(number, file) {
+                    let failure = Passthrough.answer(request.raw, handle: info.pointee.fh, backing: backing)
+                    return failure == 0 ? () : Operations.close(request, number, info)
+                }
                 info.pointee.keep_cache = 1
                 // Each read is then sent as it is, and not by way of the kernel's asynchronous machinery, which takes
                 // half as long again; those of io_uring and libaio stay asynchronous. A writer keeps shared mappings.
                 info.pointee.direct_io = Operations.isDirectReader(info.pointee.flags) ? 1 : 0
-                if fuse_reply_open(request.raw, info) != 0 { Operations.close(request, info) }
+                if fuse_reply_open(request.raw, info) != 0 { Operations.close(request, number, info) }
             } catch {
                 request.fail(error)
             }
@@ -36,9 +41,9 @@ extension Operations {
                 if let handle = handle(info, FileHandle.self) { try request.fileSystem.flush(handle) }
             }
         }
-        table.release = { raw, _, info in
+        table.release = { raw, number, info in
             guard let request = Request(raw) else { return }
-            Operations.close(request, info)
+            Operations.close(request, number, info)
             _ = fuse_reply_err(request.raw, 0)
         }
         table.fsync = { raw, _, _, info in
@@ -69,7 +74,7 @@ extension Operations {
             info.pointee.keep_cache = 1
             var parameters = request.entryParameters(status)
             if fuse_reply_create(request.raw, &parameters, info) != 0 {
-                Operations.close(request, info)
+                Operations.close(request, status.number, info)
                 request.fileSystem.forget(status.number, count: 1)
             }
         } catch {
@@ -77,8 +82,13 @@ extension Operations {
         }
     }
 
-    private static func close(_ request: Request, _ info: UnsafeMutablePointer<fuse_file_info>?) {
+    private static func close(
+        _ request: Request,
+        _ number: fuse_ino_t,
+        _ info: UnsafeMutablePointer<fuse_file_info>?
+    ) {
         guard let handle = handle(info, FileHandle.self) else { return }
+        request.bridge.passthrough.close(number)
         request.fileSystem.release(handle)
         releaseHandle(info, FileHandle.self)
     }

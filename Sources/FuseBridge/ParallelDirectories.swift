@@ -10,7 +10,7 @@ internal import Synchronization
 ///
 /// libfuse knows `FUSE_CAP_PARALLEL_DIROPS`, but before 3.17 does not pass it on: then the kernel sends one lookup or
 /// listing of a folder after another, so that who waits for the remote holds up all who need nothing of it. The flag is
-/// put into libfuse's answer to `FUSE_INIT`, the first one of a session.
+/// put into libfuse's answer to `FUSE_INIT`, the first one of a session; so is what ``Passthrough`` needs.
 struct ParallelDirectories: ~Copyable {
     /// `FUSE_PARALLEL_DIROPS` of linux/fuse.h.
     private static let flag: UInt32 = 1 << 18
@@ -19,19 +19,22 @@ struct ParallelDirectories: ~Copyable {
     private static let answerLength = 64
     private static let firstVersionThatTells = 317
 
-    /// The kernel can do it and was not told yet.
+    /// The kernel can do it and is to be told.
     private let isWanted = Atomic<Bool>(false)
+    /// The answer was not sent yet.
+    private let isAwaited = Atomic<Bool>(false)
 
     /// Takes over the session's input and output, which go on as they are; to be called once it is mounted.
-    static func prepare(_ session: OpaquePointer) {
-        guard fuse_version() < firstVersionThatTells else { return }
+    static func prepare(_ session: OpaquePointer, isNeeded: Bool) {
+        guard isNeeded || fuse_version() < firstVersionThatTells else { return }
         var calls = fuse_custom_io()
         calls.read = { file, buffer, count, _ in read(file, buffer, count) }
         calls.splice_receive = { from, _, to, _, count, flags, _ in moorage_splice(from, to, count, flags) }
         calls.splice_send = { from, _, to, _, count, flags, _ in moorage_splice(from, to, count, flags) }
         calls.writev = { file, parts, count, context in
             if let context {
-                Unmanaged<Bridge>.fromOpaque(context).takeUnretainedValue().directories.tell(parts, count)
+                let bridge = Unmanaged<Bridge>.fromOpaque(context).takeUnretainedValue()
+                bridge.directories.tell(parts, count, bridge.passthrough)
             }
             return writev(file, parts, count)
         }
@@ -40,14 +43,18 @@ struct ParallelDirectories: ~Copyable {
 
     /// Notes at the agreement with the kernel whether it can.
     func note(_ connection: fuse_conn_info) {
-        isWanted.store(connection.capable & UInt32(FUSE_CAP_PARALLEL_DIROPS) != 0, ordering: .relaxed)
+        let isMissing = fuse_version() < Self.firstVersionThatTells
+        isWanted.store(isMissing && connection.capable & UInt32(FUSE_CAP_PARALLEL_DIROPS) != 0, ordering: .relaxed)
+        isAwaited.store(true, ordering: .relaxed)
     }
 
-    /// Adds the flag to the first answer after that.
-    private func tell(_ parts: UnsafePointer<iovec>?, _ count: Int32) {
-        guard isWanted.load(ordering: .relaxed), isWanted.exchange(false, ordering: .relaxed) else { return }
+    /// Adds what is wanted to the first answer after that.
+    private func tell(_ parts: UnsafePointer<iovec>?, _ count: Int32, _ passthrough: Passthrough) {
+        guard isAwaited.load(ordering: .relaxed), isAwaited.exchange(false, ordering: .relaxed) else { return }
         guard let parts, count == 2, parts[1].iov_len == Self.answerLength, let answer = parts[1].iov_base
         else { return }
+        passthrough.tell(in: answer)
+        guard isWanted.load(ordering: .relaxed) else { return }
         let flags = answer.load(fromByteOffset: Self.flagsOffset, as: UInt32.self)
         answer.storeBytes(of: flags | Self.flag, toByteOffset: Self.flagsOffset, as: UInt32.self)
     }

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
-internal import CFuse
 internal import Glibc
 
-/// Whether reads of whole cached files could go from the kernel to the cache without our process (FUSE passthrough).
+/// Whether reads of whole cached files can go from the kernel to the cache without our process (FUSE passthrough).
+///
+/// It is for read-only mounts: what is written would not show in such a file.
 package struct PassthroughAbility: Hashable, Sendable {
-    /// Versions as major and minor numbers: libfuse as it was when this was built, as it is now, and Linux.
-    package var built: Version
-    package var library: Version
+    /// Of Linux.
     package var kernel: Version
+    /// The kernel does it for root only (CAP_SYS_ADMIN).
+    package var isPrivileged: Bool
+    /// The cache's file system can clone files (ioctl_ficlone(2)).
+    package var canClone: Bool
 
     /// Two numbers of a version.
     package struct Version: Hashable, Sendable, Comparable, CustomStringConvertible {
@@ -36,33 +39,33 @@ package struct PassthroughAbility: Hashable, Sendable {
         package var description: String { "\(major).\(minor)" }
     }
 
-    package static let leastLibrary = Version(3, 17)
     package static let leastKernel = Version(6, 9)
 
-    package init(built: Version, library: Version, kernel: Version) {
-        self.built = built
-        self.library = library
+    package init(kernel: Version, isPrivileged: Bool, canClone: Bool) {
         self.kernel = kernel
+        self.isPrivileged = isPrivileged
+        self.canClone = canClone
     }
 
-    /// What this machine has.
-    package static func ofThisMachine() -> PassthroughAbility {
+    /// What this machine and user have.
+    package static func ofThisMachine(canClone: Bool) -> PassthroughAbility {
+        PassthroughAbility(kernel: runningKernel, isPrivileged: geteuid() == 0, canClone: canClone)
+    }
+
+    /// Whether the kernel and the user let it be tried.
+    package static var isPermitted: Bool { geteuid() == 0 && runningKernel >= leastKernel }
+
+    private static var runningKernel: Version {
         var names = utsname()
         uname(&names)
         let release = withUnsafeBytes(of: names.release) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
-        let number = Int(fuse_version())
-        return PassthroughAbility(
-            built: Version(Int(FUSE_MAJOR_VERSION), Int(FUSE_MINOR_VERSION)),
-            library: Version(number / 100, number % 100),
-            kernel: Version(release) ?? Version(0, 0)
-        )
+        return Version(release) ?? Version(0, 0)
     }
 
-    /// Why it is not used, on one line.
-    package var reason: String {
-        let needs = "it needs libfuse \(Self.leastLibrary) and Linux \(Self.leastKernel)"
-        let lacks = library < Self.leastLibrary || kernel < Self.leastKernel
-        let has = "here are libfuse \(library) and Linux \(kernel)"
-        return lacks ? "\(needs), \(has)" : "\(has), but this program was built with libfuse \(built)"
+    /// Why it is not used, on one line; nil when it is.
+    package var obstacle: String? {
+        if kernel < Self.leastKernel { return "it needs Linux \(Self.leastKernel), here is \(kernel)" }
+        if !isPrivileged { return "it needs root" }
+        return canClone ? nil : "the cache's file system cannot clone files, as XFS and Btrfs can"
     }
 }

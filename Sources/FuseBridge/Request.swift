@@ -16,6 +16,7 @@ final class Bridge: Sendable {
     let directories = ParallelDirectories()
     let kernelNames = KernelNames()
     let pages = PagesBehindWrites()
+    let passthrough = Passthrough()
 
     init(fileSystem: FileSystem, requests: WaitingRequests) {
         self.fileSystem = fileSystem

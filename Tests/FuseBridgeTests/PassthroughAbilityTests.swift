@@ -16,19 +16,17 @@ import Testing
     }
 
     @Test func whatIsMissingIsSaid() {
-        func reason(_ library: Version, _ kernel: Version) -> String {
-            PassthroughAbility(built: Version(3, 14), library: library, kernel: kernel).reason
+        func obstacle(_ kernel: Version, _ isPrivileged: Bool, _ canClone: Bool) -> String? {
+            PassthroughAbility(kernel: kernel, isPrivileged: isPrivileged, canClone: canClone).obstacle
         }
-        let old = "it needs libfuse 3.17 and Linux 6.9, here are libfuse 3.14 and Linux 6.1"
-        #expect(reason(Version(3, 14), Version(6, 1)) == old)
-        #expect(reason(Version(3, 16), Version(6, 18)).hasPrefix("it needs libfuse 3.17"))
-        #expect(reason(Version(3, 18), Version(6, 8)).hasPrefix("it needs libfuse 3.17"))
-        let new = "here are libfuse 3.17 and Linux 6.12, but this program was built with libfuse 3.14"
-        #expect(reason(Version(3, 17), Version(6, 12)) == new)
+        #expect(obstacle(Version(6, 8), true, true) == "it needs Linux 6.9, here is 6.8")
+        #expect(obstacle(Version(6, 9), false, true) == "it needs root")
+        let disk = "the cache's file system cannot clone files, as XFS and Btrfs can"
+        #expect(obstacle(Version(6, 18), true, false) == disk)
+        #expect(obstacle(Version(6, 18), true, true) == nil)
     }
 
-    @Test func thisMachineHasBoth() {
-        let ability = PassthroughAbility.ofThisMachine()
-        #expect(ability.library >= Version(3, 14) && ability.kernel >= Version(4, 20))
+    @Test func thisMachineHasAKernel() {
+        #expect(PassthroughAbility.ofThisMachine(canClone: true).kernel >= Version(4, 20))
     }
 }

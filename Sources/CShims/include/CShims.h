@@ -33,6 +33,10 @@ ssize_t moorage_copy_file_range(int source, int64_t *_Nullable source_offset, in
 int moorage_fallocate(int fd, int mode, int64_t offset, int64_t length);
 int moorage_ficlone(int target, int source);
 int moorage_syncfs(int fd);
+/// Lets the kernel read a file instead of a FUSE server (FUSE_DEV_IOC_BACKING_OPEN): a number above 0, or -1 with errno.
+int moorage_fuse_backing_open(int session, int file);
+/// Forgets such a number (FUSE_DEV_IOC_BACKING_CLOSE).
+int moorage_fuse_backing_close(int session, int backing);
 
 ssize_t moorage_getxattr(const char *_Nonnull path, const char *_Nonnull name, void *_Nullable value, size_t size);
 ssize_t moorage_fgetxattr(int fd, const char *_Nonnull name, void *_Nullable value, size_t size);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+internal import BlockCache
 internal import Configuration
 internal import Control
 internal import FuseBridge
@@ -30,7 +31,7 @@ enum DoctorCommand {
         summary: "check everything a mount needs",
         details: "Exits with 1 when something is missing that has to be there."
     ) { arguments throws(CommandFailure) in
-        var findings = [fuseDevice(), fusermount(), passthrough()]
+        var findings = [fuseDevice(), fusermount()]
         findings += allowOther()
         let instance: Instance
         do throws(CommandFailure) {
@@ -40,7 +41,7 @@ enum DoctorCommand {
             findings.append(Finding(verdict: .bad, text: error.message))
             return try show(findings, asJSON: arguments.has("json"))
         }
-        findings += folders(instance.directories) + [flusher(instance)]
+        findings += folders(instance.directories) + [passthrough(instance.directories), flusher(instance)]
         findings += [instance.lingerWarning()].compactMap { $0 }.map { Finding(verdict: .notice, text: $0) }
         findings += instance.volumes().flatMap { VolumeExamination.findings($0, instance) }
         return try show(findings, asJSON: arguments.has("json"))
@@ -82,12 +83,15 @@ enum DoctorCommand {
         return Finding(verdict: .good, text: "fusermount3 is \(path)")
     }
 
-    private static func passthrough() -> Finding {
-        let reason = PassthroughAbility.ofThisMachine().reason
+    private static func passthrough(_ directories: Directories) -> Finding {
+        let canClone = BlockCache.canTakeSnapshots(in: directories.cache)
+        if let obstacle = PassthroughAbility.ofThisMachine(canClone: canClone).obstacle {
+            let text = "FUSE passthrough for whole cached files of read-only mounts is not used: \(obstacle)"
+            return Finding(verdict: .notice, text: "\(text); their bytes go through the mount instead")
+        }
         return Finding(
-            verdict: .notice,
-            text:
-                "FUSE passthrough for whole cached files is not used: \(reason); their bytes go through the mount instead"
+            verdict: .good,
+            text: "whole cached files of read-only mounts are read by the kernel (FUSE passthrough)"
         )
     }
 

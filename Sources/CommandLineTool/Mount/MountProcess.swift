@@ -174,6 +174,7 @@ struct MountProcess {
             minimumFree: volume.cacheFree,
             note: places.cacheNote
         )
+        options.takesSnapshots = request.values.flag(.readOnly) && PassthroughAbility.isPermitted
         if let readahead = request.values.number(.readahead) { options.readahead.maximumWindow = readahead }
         return options
     }

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the Moorage authors
+"""Read-only mounts of root hand whole cached files to the kernel, where the cache's disk can clone files."""
+
+import contextlib
+import mmap
+import os
+
+import pytest
+
+from harness.disks import LoopDisk, find_tool, loop_disk_needs
+from harness.processes import wait_until
+from harness.trees import random_bytes
+
+MIB = 1 << 20
+KERNEL = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
+needs = loop_disk_needs("xfs") or ("needs Linux 6.9" if KERNEL < (6, 9) else None)
+pytestmark = [pytest.mark.limit(120), pytest.mark.skipif(needs is not None, reason=str(needs))]
+
+#: Lengths: one that ends within a page, one of whole pages, one that is looked at when it is opened.
+SIZES = {"odd": 9 * MIB + 1234, "even": 8 * MIB, "small": 70_001}
+
+
+@pytest.fixture
+def contents(client, seed):
+    contents = {name: random_bytes(seed + number, size) for number, (name, size) in enumerate(SIZES.items())}
+    for name, data in contents.items():
+        client.put_object(Bucket="bucket", Key=name, Body=data)
+    return contents
+
+
+@pytest.fixture
+def disk(instance, folder, stack):
+    disk = LoopDisk(folder, 400 * MIB, "xfs")
+    stack.callback(disk.unmount)
+    stack.callback(instance.abandon)
+    instance.environment["MOORAGE_CACHE_DIR"] = os.path.join(disk.path, "cache")
+    return disk
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def bytes_read_by(pid):
+    """What a process got of read(2) and the like, in bytes."""
+    with open(f"/proc/{pid}/io") as file:
+        return int(file.read().split()[1])
+
+
+def is_read_by_the_kernel(mount, file, size):
+    """Whether reading an open file past the kernel's memory comes by the mount's process."""
+    before = bytes_read_by(mount.pid)
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    assert sum(len(os.pread(file.fileno(), MIB, at)) for at in range(0, size + MIB, MIB)) == size
+    return bytes_read_by(mount.pid) - before < size / 2
+
+
+@pytest.fixture
+def warm(instance, disk, contents):
+    """A read-only mount that finds all files in its cache."""
+    mount = instance.mount("s3://bucket", None, "ro", "metadata_age=1s", "kernel_age=0s")
+    for name, data in contents.items():
+        assert read(mount / name) == data
+    mount.unmount()
+    return mount.mount_again()
+
+
+def cache_files(disk):
+    for folder, _, names in os.walk(os.path.join(disk.path, "cache")):
+        for name in names:
+            if len(name) == 32 and "/blocks/" in folder:
+                yield os.path.join(folder, name)
+
+
+def test_the_kernel_reads_whole_cached_files_by_itself(warm, contents, server):
+    before = server.stats()["body_bytes_sent"].get("GET", 0)
+    for name, data in contents.items():
+        with open(warm / name, "rb") as file:
+            # What was not looked at since the start is compared with its checksums first; a small file at once.
+            assert is_read_by_the_kernel(warm, file, len(data)) == (name == "small"), name
+            assert read(warm / name) == data
+    for name, data in contents.items():
+        # The kernel closes files a moment after close(2).
+        wait_until(lambda: opened_by_the_kernel(warm, name, len(data)), 20, f"{name} to be read by the kernel")
+        with open(warm / name, "rb") as file:
+            assert file.read() == data, name
+            assert os.pread(file.fileno(), 100, len(data) - 10) == data[-10:]
+            assert os.pread(file.fileno(), 100, len(data)) == b"" and os.pread(file.fileno(), 9, len(data) + 5000) == b""
+            with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as memory:
+                assert memory[:] == data
+        direct = os.open(warm / name, os.O_RDONLY | os.O_DIRECT)
+        with mmap.mmap(-1, 8192) as memory:
+            assert os.preadv(direct, [memory], 4096) == 8192 and memory[:] == data[4096:12288]
+        os.close(direct)
+    # Listings at most.
+    assert server.stats()["body_bytes_sent"]["GET"] - before < MIB // 4
+
+
+def opened_by_the_kernel(mount, name, size):
+    with open(mount / name, "rb") as file:
+        return is_read_by_the_kernel(mount, file, size)
+
+
+def test_what_happens_to_the_cache_hurts_nobody_who_reads(warm, contents, disk):
+    """The files are changed, cut and deleted under the kernel's hands."""
+    for name in contents:
+        read(warm / name)
+    for name, data in contents.items():
+        wait_until(lambda: opened_by_the_kernel(warm, name, len(data)), 20, f"{name} to be read by the kernel")
+    with contextlib.ExitStack() as stack:
+        files = {name: stack.enter_context(open(warm / name, "rb")) for name in contents}
+        for number, path in enumerate(cache_files(disk)):
+            with open(path, "r+b") as file:
+                file.write(bytes(50_000))
+                if number % 2: file.truncate(40_000)
+            os.unlink(path)
+        for name, data in contents.items():
+            assert is_read_by_the_kernel(warm, files[name], len(data)), name
+            assert os.pread(files[name].fileno(), len(data) + 1, 0) == data
+    # Nor anybody who comes later.
+    for name, data in contents.items():
+        assert read(warm / name) == data
+
+
+def test_damage_before_is_found_first(warm, contents, disk, instance):
+    warm.unmount()
+    for path in cache_files(disk):
+        with open(path, "r+b") as file:
+            file.seek(40_000)
+            byte = file.read(1)
+            file.seek(40_000)
+            file.write(bytes([byte[0] ^ 1]))
+    mount = warm.mount_again()
+    for _ in range(3):
+        for name, data in contents.items():
+            with open(mount / name, "rb") as file:
+                assert file.read() == data, name
+
+
+def test_files_open_in_both_ways_and_versions(warm, contents, client, seed):
+    """An open file that goes by the mount keeps others from the kernel; a new version is another file to it."""
+    size = SIZES["odd"]
+    with open(warm / "odd", "rb") as first:
+        assert first.read() == contents["odd"]
+        with open(warm / "odd", "rb") as second:
+            assert not is_read_by_the_kernel(warm, second, size)
+    wait_until(lambda: opened_by_the_kernel(warm, "odd", size), 20, "the file to be read by the kernel")
+    with open(warm / "odd", "rb") as old:
+        assert is_read_by_the_kernel(warm, old, size)
+        new = random_bytes(seed + 9, 5 * MIB)
+        client.put_object(Bucket="bucket", Key="odd", Body=new)
+        wait_until(lambda: os.stat(warm / "odd").st_size == len(new), 20, "the new version")
+        assert read(warm / "odd") == new
+        assert os.pread(old.fileno(), size, 0) == contents["odd"]
+        assert read(warm / "odd") == new
+
+
+@pytest.mark.skipif(not find_tool("mkfs.ext4"), reason="needs mkfs.ext4")
+def test_elsewhere_reads_go_by_the_mount(instance, contents):
+    """On tmpfs or ext4, and in a mount that can be written to, all is as ever."""
+    mount = instance.mount("s3://bucket", None, "ro", "kernel_age=0s")
+    for _ in range(3):
+        for name, data in contents.items():
+            with open(mount / name, "rb") as file:
+                assert file.read() == data
+                if name == "even": assert not is_read_by_the_kernel(mount, file, len(data))
