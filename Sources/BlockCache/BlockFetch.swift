@@ -102,15 +102,15 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
             digest(buffer, completing: &blocks.checksums)
             buffer.isKept = writer.recent.admit(buffer, of: object)
         }
-        let kept = buffers.filter { $0.isKept }
         do {
             try object.put(buffers, completing: blocks, isDirect: !writer.isBehind)
         } catch {
-            writer.recent.released(kept)
+            writer.recent.released(buffers)
             object.diskFailed(self, error)
             return
         }
         let isEnding = isEnding(after: end - offset, upTo: end)
+        let kept = writer.recent.held(of: buffers)
         object.landed(self, upTo: end, completing: blocks, isEnding: isEnding, kept: kept)
     }
 

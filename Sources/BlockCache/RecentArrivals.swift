@@ -46,6 +46,15 @@ final class RecentArrivals: Sendable {
         return isAdmitted
     }
 
+    /// Those that are still to be kept: a disk may take longer than that with them.
+    func held(of buffers: [ArrivalBuffer]) -> [ArrivalBuffer] {
+        entries.withLock { entries in
+            buffers.filter { buffer in
+                buffer.isKept && entries.contains { $0.buffer == ObjectIdentifier(buffer) }
+            }
+        }
+    }
+
     /// Notes that buffers are not kept any more.
     func released(_ buffers: [ArrivalBuffer]) {
         let gone = Set(buffers.map { ObjectIdentifier($0) })

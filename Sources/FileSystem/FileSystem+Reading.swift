@@ -28,19 +28,22 @@ extension FileSystem {
         _ answer: (ReadBytes) -> Void
     ) throws(FileError) {
         guard handle.isReadable else { throw .badHandle }
-        do throws(FileError) {
-            if let (reader, range) = handle.wholeFileReader(of: range) {
-                try read(reader, range, answer)
-            } else {
-                try readUncut(handle, range, answer)
+        for attempt in 0...Self.maximumLooks {
+            do throws(FileError) {
+                if attempt == 0, let (reader, range) = handle.wholeFileReader(of: range) {
+                    return try read(reader, range, answer)
+                }
+                return try readUncut(handle, range, answer)
+            } catch {
+                // The remote object under local bytes may have gone because they have been fetched into
+                // staging meanwhile, or because our own upload took its place, and the next one that one's.
+                guard case .stale = error, attempt < Self.maximumLooks, try reload(handle.inode) else { throw error }
             }
-        } catch {
-            // The remote object under local bytes may have gone because they have been fetched into
-            // staging meanwhile, or because our own upload took its place: look once more.
-            guard case .stale = error, try reload(handle.inode) else { throw error }
-            try readUncut(handle, range, answer)
         }
     }
+
+    /// How often a read looks for its bytes anew.
+    private static let maximumLooks = 3
 
     /// A file with exactly the bytes that this handle reads, now and for as long as it is open; nil when there is none.
     ///
