@@ -110,8 +110,7 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
             return
         }
         let isEnding = isEnding(after: end - offset, upTo: end)
-        let kept = writer.recent.held(of: buffers)
-        object.landed(self, upTo: end, completing: blocks, isEnding: isEnding, kept: kept)
+        object.landed(self, upTo: end, completing: blocks, isEnding: isEnding, kept: buffers)
     }
 
     private func wanted(of buffers: [ArrivalBuffer]) -> [ArrivalBuffer] {

@@ -62,7 +62,8 @@ extension CachedObject {
         let (isAwaited, next) = monitor.inspect { state -> (Bool, [BlockFetch]) in
             state.unmeasured += position - fetch.progress.position
             fetch.progress.position = position
-            state.recent += kept
+            // Within the monitor, so that what expires at this moment is either not taken in or forgotten afterwards.
+            state.recent += writer.recent.held(of: kept)
             for (index, checksum) in blocks.checksums.enumerated() {
                 state.blocks[blocks.first + index] = .stored
                 state.checksums[blocks.first + index] = checksum
@@ -107,7 +108,8 @@ extension CachedObject {
     }
 
     private func releaseDistantBlocks(_ state: inout State) -> Int64 {
-        guard readers.load(ordering: .acquiring) == 0 else { return 0 }
+        // A snapshot holds the space all the same.
+        guard readers.load(ordering: .acquiring) == 0, snapshot.load() == nil else { return 0 }
         var released: Int64 = 0
         let near = ByteRange(max(0, state.lastRead - (16 << 20)), state.lastRead + (64 << 20))
         let busy = state.fetches.map { $0.owned } + [near]

@@ -80,7 +80,11 @@ final class DirectFile: Sendable {
     }
 
     private func give(up direct: Int32) {
-        state.withLock { $0 = .unsupported }
-        _ = Glibc.close(direct)
+        let isOurs = state.withLock { state in
+            guard case .open(direct) = state else { return false }
+            state = .unsupported
+            return true
+        }
+        if isOurs { _ = Glibc.close(direct) }
     }
 }

@@ -19,7 +19,9 @@ extension Operations {
                 info.pointee.hold(handle)
                 let file = request.bridge.passthrough.isOn ? request.fileSystem.unchangingFile(of: handle) : nil
                 if let backing = request.bridge.passthrough.open(number, file) {
-                    let failure = Passthrough.answer(request.raw, handle: info.pointee.fh, backing: backing)
+                    let isDirect = Operations.isDirectReader(info.pointee.flags)
+                    let handle = info.pointee.fh
+                    let failure = Passthrough.answer(request.raw, handle: handle, backing: backing, isDirect: isDirect)
                     return failure == 0 ? () : Operations.close(request, number, info)
                 }
                 info.pointee.keep_cache = 1

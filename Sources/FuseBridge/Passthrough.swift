@@ -33,6 +33,8 @@ final class Passthrough: Sendable {
     private static let stackDepth: UInt32 = 1
     /// `FOPEN_PASSTHROUGH`; with `FOPEN_KEEP_CACHE` beside it the kernel refuses the answer.
     private static let openFlag: UInt32 = 1 << 7
+    /// `FOPEN_DIRECT_IO`: of such an open only mappings go to the file.
+    private static let directFlag: UInt32 = 1 << 0
     /// The kernel tells of the end of a file a moment after close(2), and who opens it again at once may come first; in seconds.
     private static let patience = 0.005
 
@@ -108,16 +110,20 @@ final class Passthrough: Sendable {
         guard isAccepted.load(ordering: .relaxed) else { return nil }
         let backing = moorage_fuse_backing_open(session.load(ordering: .acquiring), file)
         if backing > 0 { return backing }
-        // The kernel cannot, or not with this file system, or we may not: it will not change.
-        Log.info("mount", "the kernel does not read files of the cache by itself: \(String(cString: strerror(errno)))")
+        // When the kernel cannot, or not with this file system, or we may not, that will not change.
+        let code = errno
+        guard [EPERM, EOPNOTSUPP, ENOTTY, EINVAL, ELOOP].contains(code) else { return nil }
         isAccepted.store(false, ordering: .relaxed)
+        Log.info("mount", "the kernel does not read files of the cache by itself: \(String(cString: strerror(code)))")
         return nil
     }
 
     /// Answers an open whose file the kernel reads by itself; not 0 when the kernel has given it up.
-    static func answer(_ request: fuse_req_t, handle: UInt64, backing: Int32) -> Int32 {
+    ///
+    /// `isDirect`: its reads come by the mount all the same, which takes any place and length, unlike a disk.
+    static func answer(_ request: fuse_req_t, handle: UInt64, backing: Int32, isDirect: Bool) -> Int32 {
         // struct fuse_open_out
-        var bytes = (handle, openFlag, backing)
+        var bytes = (handle, isDirect ? openFlag | directFlag : openFlag, backing)
         return withUnsafeBytes(of: &bytes) { bytes in
             fuse_reply_buf(request, bytes.baseAddress?.assumingMemoryBound(to: CChar.self), 16)
         }

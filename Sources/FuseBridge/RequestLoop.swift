@@ -108,6 +108,7 @@ final class RequestLoop: Sendable {
                 }
             }
         } catch {
+            state.inspect { ($0.hasWatch, $0.isWatched) = (false, false) }
             Log.warning("mount", "no thread to watch those that serve requests: \(error)")
         }
     }
@@ -115,7 +116,7 @@ final class RequestLoop: Sendable {
     private func lookWhileBusy() {
         var quiet = 0
         var seen = -1
-        while quiet < Self.quietLooks {
+        while quiet < Self.quietLooks, !state.inspect({ $0.threads.isEnding }) {
             usleep(Self.watchInterval)
             let (stands, isQuiet) = state.inspect { state in
                 let isBusy = state.threads.receiving == 0
@@ -167,7 +168,14 @@ final class RequestLoop: Sendable {
         if isUnwatched { watch() }
         next?.isCalled.update { $0 = true }
         guard substitute == .new, let error = start() else { return }
-        state.inspect { $0.threads.couldNotStart() }
+        // Who waits for the end of all threads may be waiting for this one.
+        let isAlone = state.update { state in
+            state.threads.couldNotStart()
+            let isAlone = state.threads.receiving == 0 && !state.isWatched
+            if isAlone { state.isWatched = true }
+            return isAlone
+        }
+        if isAlone { watch() }
         Log.debug("mount", "no further thread for requests: \(error)")
     }
 
