@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 internal import Base
+internal import Glibc
 internal import Platform
 
 /// Bytes of one fetch that follow each other; filled by one thread, and not changed once they are handed on.
@@ -59,32 +60,68 @@ final class ArrivalBuffer: @unchecked Sendable {
 }
 
 /// The memory of arrival buffers, kept for the next one: fresh pages cost more than the copy into them.
+///
+/// Mapped by itself, so that it goes back to the system when nothing arrives any more, whatever else was allocated since.
 final class ArrivalMemory: Sendable {
     private struct Piece: @unchecked Sendable {
         let memory: UnsafeMutableRawBufferPointer
     }
 
-    /// A long read gives several back at once.
-    private static let spareLimit = 16
+    private struct State {
+        var spare: [Piece] = []
+        /// Whether any was taken since the last look.
+        var isInUse = false
+    }
 
-    private let spare = Lock<[Piece]>([])
+    /// As much as fast readers let go of while the next bytes come: 32 MiB.
+    private static let spareLimit = 128
+
+    private let state = Lock(State())
 
     deinit {
-        spare.withLock { pieces in
-            for piece in pieces { piece.memory.deallocate() }
+        state.withLock { state in
+            for piece in state.spare { Self.unmap(piece.memory) }
         }
     }
 
     func take() -> UnsafeMutableRawBufferPointer {
-        spare.withLock { $0.popLast() }?.memory ?? .allocate(byteCount: ArrivalBuffer.capacity, alignment: 4096)
+        let spare = state.withLock { state in
+            state.isInUse = true
+            return state.spare.popLast()
+        }
+        return spare?.memory ?? Self.map()
     }
 
     func giveBack(_ memory: UnsafeMutableRawBufferPointer) {
-        let isKept = spare.withLock { pieces in
-            guard pieces.count < Self.spareLimit else { return false }
-            pieces.append(Piece(memory: memory))
+        let isKept = state.withLock { state in
+            guard state.spare.count < Self.spareLimit else { return false }
+            state.spare.append(Piece(memory: memory))
             return true
         }
-        if !isKept { memory.deallocate() }
+        if !isKept { Self.unmap(memory) }
+    }
+
+    /// Gives back to the system what is spare, unless some was taken since this was called last.
+    func trim() {
+        let unused = state.withLock { state -> [Piece] in
+            defer { state.isInUse = false }
+            guard !state.isInUse else { return [] }
+            defer { state.spare = [] }
+            return state.spare
+        }
+        for piece in unused { Self.unmap(piece.memory) }
+    }
+
+    /// How many bytes are kept.
+    var spareBytes: Int { state.withLock { $0.spare.count * ArrivalBuffer.capacity } }
+
+    private static func map() -> UnsafeMutableRawBufferPointer {
+        let start = mmap(nil, ArrivalBuffer.capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+        guard let start, start != MAP_FAILED else { fatalError("no memory for what arrives (errno \(errno))") }
+        return UnsafeMutableRawBufferPointer(start: start, count: ArrivalBuffer.capacity)
+    }
+
+    private static func unmap(_ memory: UnsafeMutableRawBufferPointer) {
+        munmap(memory.baseAddress, memory.count)
     }
 }

@@ -72,6 +72,12 @@ final class ArrivalWriter: Sendable {
         if hasStopped { perform(job) }
     }
 
+    /// Lets go of what nobody came for; to be called every few seconds.
+    func expire() {
+        recent.expire()
+        memory.trim()
+    }
+
     /// Lets the thread end when it has done what it was given.
     func stop() {
         state.update { $0.isStopping = true }

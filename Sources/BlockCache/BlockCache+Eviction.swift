@@ -38,7 +38,7 @@ extension BlockCache {
     package func maintain() {
         let free = (try? Files.freeSpace(at: options.directory)) ?? .max
         if source != nil, shared.condition.isDueForTrial() { tryDisk() }
-        shared.writer.recent.expire()
+        shared.writer.expire()
         defer {
             let left = free < options.minimumFree ? (try? Files.freeSpace(at: options.directory)) ?? .max : free
             shared.condition.measured(free: left, minimumFree: options.minimumFree, used: usedBytes)

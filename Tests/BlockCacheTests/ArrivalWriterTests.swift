@@ -111,6 +111,22 @@ import Testing
         #expect(bytes.withUnsafeBytes { buffer.append($0) } == 0)
     }
 
+    @Test func spareMemoryGoesBackWhenNothingArrives() {
+        let memory = ArrivalMemory()
+        memory.giveBack(memory.take())
+        memory.trim()
+        #expect(memory.spareBytes == ArrivalBuffer.capacity, "it was in use a moment ago")
+        let again = memory.take()
+        #expect(memory.spareBytes == 0)
+        memory.giveBack(again)
+        memory.trim()
+        memory.trim()
+        #expect(memory.spareBytes == 0)
+        let buffers = (0..<200).map { _ in memory.take() }
+        for buffer in buffers { memory.giveBack(buffer) }
+        #expect(memory.spareBytes == 32 << 20)
+    }
+
     @Test func buffersEndWhereTheNextIsAligned() {
         let buffer = ArrivalBuffer(ArrivalMemory())
         buffer.begin(at: Int64(3 * ArrivalBuffer.capacity) - 100)
