@@ -249,3 +249,33 @@ def test_an_upload_that_the_next_mount_finishes_is_whole_and_can_be_removed(inst
     os.unlink(mount / "new")
     instance.flush()
     assert content(client, "new") is None
+
+
+@pytest.mark.parametrize("options", ["ro", "rw"])
+def test_a_listing_that_leaves_a_file_out_empties_none(make_instance, stack, options):
+    """10. A listing that succeeded and was not complete, as right after a remount, counted as the deletion of a file
+    that was in the cache: that was thrown away, and the next read found a file without bytes (rclone #9531)."""
+    data = random_bytes(1, 300_000)
+    bucket = HostileBucket({b"dir/f": data, b"dir/other": b"1"})
+    stack.callback(bucket.stop)
+    instance = make_instance(bucket.url)
+    mount = instance.mount("s3://bucket", None, options)
+    with open(mount / "dir/f", "rb") as file:
+        assert file.read() == data
+    mount.unmount()
+    fetched = bucket.bodies
+    mount = mount.mount_again()
+    reader = os.open(mount / "dir/f", os.O_RDONLY)
+    stack.callback(os.close, reader)
+    bucket.unlisted.add(b"dir/f")
+    instance.run("cache", "refresh", str(mount / "dir"))
+    assert "other" in os.listdir(mount / "dir")
+    assert os.pread(reader, len(data) + 1, 0) == data
+    # It may be away for as long as the listing says so, but nothing else.
+    with contextlib.suppress(FileNotFoundError), open(mount / "dir/f", "rb") as file:
+        assert file.read() == data and os.path.getsize(mount / "dir/f") == len(data)
+    bucket.unlisted.clear()
+    instance.run("cache", "refresh", str(mount / "dir"))
+    with open(mount / "dir/f", "rb") as file:
+        assert file.read() == data
+    assert bucket.bodies == fetched, "what was in the cache was fetched again"

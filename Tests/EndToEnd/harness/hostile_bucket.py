@@ -9,11 +9,16 @@ from .made_up_bucket import HEAD, Answering, MadeUpBucket
 
 
 class HostileBucket(MadeUpBucket):
-    """Objects by their keys, both bytes. Listings come in pages of `page` names, in the order of bytes as S3's do."""
+    """Objects by their keys, both bytes. Listings come in pages of `page` names, in the order of bytes as S3's do.
+
+    Those of `unlisted` are left out of listings, and `bodies` counts the answers that sent one.
+    """
 
     def __init__(self, objects, page=1000):
         self.objects = dict(objects)
         self.page = page
+        self.unlisted = set()
+        self.bodies = 0
         super().__init__(self._handler())
 
     def _handler(bucket):
@@ -51,6 +56,8 @@ class HostileBucket(MadeUpBucket):
                 body = bucket.objects.get(key)
                 if body is None:
                     return self.answer(404, b"", [])
+                if self.command == "GET":
+                    bucket.bodies += 1
                 fields = [("ETag", tag(key, body)), ("Accept-Ranges", "bytes")]
                 span = self.headers.get("Range", "")
                 if not span.startswith("bytes=") or not body:
@@ -68,7 +75,7 @@ class HostileBucket(MadeUpBucket):
         start = query.get("continuation-token", b"")
         items = {}
         for key, body in self.objects.items():
-            if not key.startswith(prefix):
+            if not key.startswith(prefix) or key in self.unlisted:
                 continue
             cut = key.find(delimiter, len(prefix)) if delimiter else -1
             if cut >= 0:
