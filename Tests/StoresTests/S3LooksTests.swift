@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 import Base
+import Digests
 import ObjectStore
 import Stores
 import TestSupport
@@ -105,5 +106,75 @@ import Testing
         try fixture.store.delete(ObjectKey("10"), condition: .version(versions[10]))
         #expect(Self.methods(fixture) == ["HEAD", "DELETE"])
         #expect(try fixture.store.list(.root, recursive: true, continuation: nil).entries.isEmpty)
+    }
+
+    /// A server that does not know conditions on one kind of request is sent them with all others, as before.
+    @Test func aRefusalOfConditionalCopiesLeavesOtherConditionsAlone() throws {
+        let fixture = try StoreFixture()
+        let source = try fixture.put("s", pattern(1000), condition: .absent)
+        _ = try Self.copy(fixture, "s", source, to: "a")
+        Self.refuseOnce(fixture, .init(method: "PUT", path: "refused", field: "x-amz-copy-source"))
+        _ = try Self.copy(fixture, "s", source, to: "refused")
+        #expect(fixture.store.capabilities.conditionalCopies == false)
+        // From now on both objects are looked at, and the request carries no condition on the target.
+        fixture.proxy.plan.zero()
+        _ = try Self.copy(fixture, "s", source, to: "c")
+        #expect(Self.methods(fixture) == ["HEAD", "HEAD", "PUT"])
+        #expect(cause { _ = try Self.copy(fixture, "s", source, to: "c") } == .preconditionFailed)
+        Self.expectConditionalWrites(fixture)
+    }
+
+    @Test func aRefusalOfConditionalDeletionsLeavesOtherConditionsAlone() throws {
+        let fixture = try StoreFixture()
+        let versions = try (0..<10).map { try fixture.put("\($0)", [1], condition: .absent) }
+        for number in 0..<9 { try fixture.store.delete(ObjectKey("\(number)"), condition: .version(versions[number])) }
+        #expect(fixture.store.capabilities.conditionalDeletions == true)
+        Self.refuseOnce(fixture, .init(method: "DELETE", path: "/9"))
+        try fixture.store.delete(ObjectKey("9"), condition: .version(versions[9]))
+        #expect(fixture.store.capabilities.conditionalDeletions == false)
+        let last = try fixture.put("last", [1])
+        fixture.proxy.plan.zero()
+        try fixture.store.delete(ObjectKey("last"), condition: .version(last))
+        #expect(Self.methods(fixture) == ["HEAD", "DELETE"])
+        Self.expectConditionalWrites(fixture)
+    }
+
+    @Test func aRefusalOfConditionalCompletionsIsALackOfConditionalWrites() throws {
+        let fixture = try StoreFixture()
+        _ = try fixture.put("s", [1], condition: .absent)
+        #expect(fixture.store.capabilities.conditionalWrites == true)
+        let key = ObjectKey("big")
+        let upload = try fixture.store.createMultipartUpload(key, metadata: ObjectMetadata())
+        let tag = try fixture.store.uploadPart(
+            key,
+            uploadID: upload,
+            number: 1,
+            body: fixture.body(pattern(1000)),
+            md5: Digest.of(pattern(1000), .md5),
+            progress: nil,
+            cancellation: nil
+        )
+        let part = UploadedPart(number: 1, size: 1000, entityTag: tag)
+        Self.refuseOnce(fixture, .init(method: "POST", query: "uploadId"))
+        _ = try fixture.store.completeMultipartUpload(key, uploadID: upload, parts: [part], condition: .absent)
+        #expect(fixture.store.capabilities.conditionalWrites == false)
+        // Small files are protected all the same.
+        fixture.proxy.plan.zero()
+        #expect(cause { _ = try fixture.put("big", [1], condition: .absent) } == .preconditionFailed)
+        #expect(Self.methods(fixture) == ["PUT"])
+    }
+
+    private static func refuseOnce(_ fixture: StoreFixture, _ pattern: RequestPattern) {
+        let answer = CannedResponse(status: 501, body: "<Error><Code>NotImplemented</Code></Error>")
+        fixture.proxy.plan.add(FaultRule(.respond(answer), for: pattern))
+    }
+
+    /// Writes are sent under their conditions, which the server checks: nothing is asked before.
+    private static func expectConditionalWrites(_ fixture: StoreFixture) {
+        #expect(fixture.store.capabilities.conditionalWrites == true)
+        fixture.proxy.plan.zero()
+        #expect(cause { _ = try fixture.put("new", [1], condition: .absent) } == nil)
+        #expect(cause { _ = try fixture.put("new", [2], condition: .absent) } == .preconditionFailed)
+        #expect(methods(fixture) == ["PUT", "PUT"])
     }
 }

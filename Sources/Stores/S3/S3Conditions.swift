@@ -18,7 +18,27 @@ struct S3Conditions: Sendable {
         case unproven
     }
 
+    /// What a condition goes with; a server may enforce it for one and refuse it for another.
+    enum Write: Hashable, Sendable {
+        case object
+        case completion
+        case copy
+        case deletion
+
+        /// In the words of a log.
+        var name: String {
+            switch self {
+            case .object: "writes"
+            case .completion: "the completion of multipart uploads"
+            case .copy: "copies"
+            case .deletion: "deletions"
+            }
+        }
+    }
+
     var support = Support.unknown
+    /// What the server refuses to do under a condition, whatever that is: the store looks first, and sends none with these.
+    var refusing: Set<Write> = []
     /// Whether If-Match wants the tag without quotes (Ceph RGW 16).
     var usesBareTags = false
 

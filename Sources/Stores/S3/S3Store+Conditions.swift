@@ -16,20 +16,22 @@ extension S3Store {
     func conditionally<Value>(
         _ key: ObjectKey,
         _ condition: WriteCondition,
+        of kind: S3Conditions.Write,
         looksFirst: Bool = false,
         _ write: (WriteCondition) throws(StoreError) -> Value
     ) throws(StoreError) -> Value {
         guard condition != .none else { return try write(.none) }
         let support = try conditionSupport()
-        if looksFirst || support != .enforced || isUnsendable(condition) { try verify(key, condition) }
-        guard support != .ignored, !isUnsendable(condition) else { return try write(.none) }
+        let isRefused = conditions.inspect { $0.refusing.contains(kind) }
+        let isSent = support != .ignored && !isRefused && !isUnsendable(condition)
+        if looksFirst || support != .enforced || !isSent { try verify(key, condition) }
+        guard isSent else { return try write(.none) }
         do throws(StoreError) {
             return try write(condition)
         } catch {
             switch error.cause {
             case .unsupported:
-                conditions.update { $0.support = .ignored }
-                learn { $0.conditionalWrites = false }
+                noteRefusal(of: kind)
                 try verify(key, condition)
                 return try write(.none)
             case .preconditionFailed:
@@ -38,6 +40,25 @@ extension S3Store {
             default: throw error
             }
         }
+    }
+
+    /// Keeps to requests without conditions of one kind; what the server enforces for others stays.
+    private func noteRefusal(of kind: S3Conditions.Write) {
+        conditions.update { conditions in
+            conditions.refusing.insert(kind)
+            if kind == .object { conditions.support = .ignored }
+        }
+        learn { capabilities in
+            switch kind {
+            case .object, .completion: capabilities.conditionalWrites = false
+            case .copy: capabilities.conditionalCopies = false
+            case .deletion: capabilities.conditionalDeletions = false
+            }
+        }
+        Log.notice(
+            "s3",
+            "the server refuses \(kind.name) under a condition: a change made at the same moment may be lost"
+        )
     }
 
     /// Whether the condition names a version without a tag that could be sent.

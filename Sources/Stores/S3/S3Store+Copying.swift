@@ -21,7 +21,7 @@ extension S3Store {
         }
         let looksFirst = !checks(condition, source == key, sourceVersion)
         if looksFirst { try verify(source, .version(sourceVersion)) }
-        return try conditionally(key, condition, looksFirst: looksFirst) { condition throws(StoreError) in
+        return try conditionally(key, condition, of: .copy, looksFirst: looksFirst) { condition throws(StoreError) in
             let result = try sendCopy(source, sourceVersion, to: key, metadata, condition)
             return try version(of: key, copiedFrom: sourceVersion, result)
         }

@@ -18,7 +18,7 @@ extension S3Store {
         let wanted = condition == .absent ? .none : condition
         // Most servers ignore conditions on DELETE: those are asked first.
         let looksFirst = wanted == .none ? false : try !checksDeletions()
-        try conditionally(key, wanted, looksFirst: looksFirst) { condition throws(StoreError) in
+        try conditionally(key, wanted, of: .deletion, looksFirst: looksFirst) { condition throws(StoreError) in
             var request = S3Request("DELETE", client.fullKey(key))
             conditions.inspect { $0.add(condition, to: &request.fields) }
             request.isRepeatable = false

@@ -143,7 +143,7 @@ extension S3Store {
             parts: parts.map { .init(number: $0.number, entityTag: $0.entityTag) }
         )
         // Some servers enforce conditions on PUT and ignore them here.
-        return try conditionally(key, condition, looksFirst: true) { condition throws(StoreError) in
+        return try conditionally(key, condition, of: .completion, looksFirst: true) { condition throws(StoreError) in
             var request = S3Request("POST", client.fullKey(key))
             request.query.append("uploadId", uploadID)
             request.fields.append("Content-Type", "application/xml")

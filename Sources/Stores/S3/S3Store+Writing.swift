@@ -23,7 +23,7 @@ extension S3Store {
             throw StoreError(.unsupported, "the server cannot keep empty folders")
         }
         let md5 = try Self.md5(of: body)
-        return try conditionally(key, condition) { condition throws(StoreError) in
+        return try conditionally(key, condition, of: .object) { condition throws(StoreError) in
             var request = S3Request("PUT", client.fullKey(key))
             request.fields = S3Metadata.fields(metadata)
             request.fields.append("Content-MD5", Base64.encode(md5))
