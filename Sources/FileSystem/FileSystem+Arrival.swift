@@ -18,15 +18,26 @@ extension FileSystem {
         let began = Timestamp.now()
         while true {
             if sealing { try recordContent(of: inode, sealing: true) }
-            let id = inode.state.withLock { $0.isDetached ? nil : $0.node }
-            guard let id, let row = try translating({ try journal.node(id) }) else { return }
+            guard let row = try row(of: inode) else { return }
             if !row.isOpen {
                 try send(row.path)
                 try refuseConflict(at: row.path, since: began)
             }
-            guard sealing, try translating({ try journal.node(id) })?.isOpen == true else { return }
+            guard let rest = try self.row(of: inode) else { return }
+            // What was asked for by a name that it had no more may not have been sent.
+            if !rest.isOpen, rest.path != row.path { continue }
+            guard sealing, rest.isOpen else { return }
             // Bytes of a mapping came in between.
             usleep(20_000)
+        }
+    }
+
+    /// The row of a file, under the name that it has now; nil when nothing of it is to be sent, or it was removed.
+    private func row(of inode: Inode) throws(FileError) -> JournalNode? {
+        // Not while a folder is moved, whose files get other rows.
+        try namespace.shared { () throws(FileError) in
+            let id = inode.state.withLock { $0.isDetached ? nil : $0.node }
+            return try id.flatMap { id throws(FileError) in try translating { try journal.node(id) } }
         }
     }
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -128,6 +129,26 @@ def test_a_wait_outlives_a_flusher_that_is_killed(instance, client, proxy):
         held.release()
         assert call.wait() == "done"
         assert body(client, "a") == b"content"
+
+
+def test_a_wait_goes_with_a_file_that_is_moved(instance, client, proxy):
+    """A flusher that is killed meanwhile is asked again, for the name that the file has by then."""
+    instance.configure(quiet_period="600s")
+    mount = instance.mount("s3://bucket", None, "close=remote")
+    assert os.listdir(mount.path) == []
+    proxy.offline()
+    # A program of its own: what this one starts would inherit the descriptor, close it, and wait as well.
+    writer = subprocess.Popen([sys.executable, "-c", "import sys; open(sys.argv[1], 'w').write('content')", mount / "a"])
+    wait_until(lambda: any(upload["path"] == "a" for upload in instance.uploads()), 30, "the file to wait")
+    wait_until(instance.flusher_pid, 30, "a flusher")
+    os.rename(mount / "a", mount / "b")
+    instance.kill_flusher()
+    # It is asked for the old name first.
+    time.sleep(2)
+    assert writer.poll() is None
+    proxy.online()
+    assert writer.wait(60) == 0
+    assert body(client, "b") == b"content"
 
 
 WRITER = "import os, sys; f = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT); os.write(f, b'x'); os.fsync(f)"
