@@ -19,6 +19,8 @@ extension FileSystem {
         let isUnchanged: Bool
         /// A sync of these bytes failed.
         let isDoubtful: Bool
+        /// By a close(2) that may not be the last one.
+        var isByClose = false
 
         init(_ state: Inode.State, _ node: NodeID, _ generation: GenerationID, seals: Bool) {
             self.node = node
@@ -40,7 +42,9 @@ extension FileSystem {
     @discardableResult
     func recordContent(of inode: Inode, sealing: Bool, closingWriter: Bool = false) throws(FileError) -> Bool {
         let hasSealed = try inode.commit.withLock { _ throws(FileError) -> Bool in
-            guard let pending = pending(inode, sealing, closingWriter) else { return false }
+            guard var pending = pending(inode, sealing, closingWriter) else { return false }
+            // With `close=remote` it is sent before anybody knows.
+            pending.isByClose = closingWriter && !options.closesToRemote
             try commit(pending, of: inode)
             return pending.seals
         }
@@ -65,6 +69,7 @@ extension FileSystem {
         do throws(JournalError) {
             if pending.seals {
                 if let staging = pending.staging { committer.hold(pending.generation, staging) }
+                if pending.isByClose { committer.expectHandle(of: inode.number, pending.generation) }
                 try journal.seal(
                     pending.node,
                     pending.generation,
@@ -86,6 +91,7 @@ extension FileSystem {
         } catch {
             // Not sealed after all: the bytes are in staging, the next close tries again.
             if pending.seals {
+                committer.decided(inode.number)
                 inode.state.withLock { $0.isWritable = true }
                 noteUnfinished(inode)
             }
@@ -117,14 +123,19 @@ extension FileSystem {
     ///
     /// What failed once fails for ever for this content, whichever handle asks, also after the next mount.
     package func synchronize(_ handle: FileHandle) throws(FileError) {
-        let inode = handle.inode
+        try makeSafe(handle.inode)
+        if options.syncsToRemote { try awaitArrival(of: handle.inode, sealing: true) }
+    }
+
+    /// Makes what a file holds now survive power loss; what failed once fails for ever.
+    func makeSafe(_ inode: Inode) throws(FileError) {
         try inode.commit.withLock { _ throws(FileError) in
             let state = inode.state.withLock { $0 }
             if state.lastingFailure != nil { throw .writeFailed }
             // What is written during the sync is not covered.
             let record = try unrecorded(state)
             do throws(FileError) {
-                try synchronizeData(state.content)
+                try synchronizeData(stagingFile(of: state, record))
             } catch {
                 noteFailure(inode, state.content, isOfData: true)
                 Log.error("mount", "fsync failed: \(error)")
@@ -138,7 +149,13 @@ extension FileSystem {
                 throw error
             }
         }
-        if options.syncsToRemote { try awaitArrival(of: inode, sealing: true) }
+    }
+
+    /// The file that has the bytes of a content; opened anew where nobody has the content open.
+    private func stagingFile(of state: Inode.State, _ record: SyncRecord) throws(FileError) -> StagingFile? {
+        if let staging = state.content.staging { return staging }
+        guard case .sealed(let generation?) = record, !generation.content.extents.isEmpty else { return nil }
+        return try staging(of: generation.id, creating: false)
     }
 
     /// What the journal is to be told of a file that is synced now.
@@ -156,8 +173,8 @@ extension FileSystem {
         return .sealed(try translating { try generation.flatMap { try journal.generation($0) } })
     }
 
-    private func synchronizeData(_ content: FileContent) throws(FileError) {
-        guard let staging = content.staging else { return }
+    private func synchronizeData(_ staging: StagingFile?) throws(FileError) {
+        guard let staging else { return }
         try translating {
             try staging.synchronizeData(journal)
             try staging.synchronizeName { () throws(SystemError) in try journal.synchronizeStagingDirectory() }
@@ -203,6 +220,7 @@ extension FileSystem {
         try translating {
             try journal.noteNewNames()
             // A closed file is there after power loss when its content is.
+            committer.awaitDecisions()
             _ = try committer.synchronizeAll()
         }
         guard options.syncsToRemote, !options.isReadOnly, let path = table.path(of: handle.inode.number) else { return }

@@ -65,6 +65,7 @@ extension FileSystem {
             } catch {
                 Log.error("mount", "a file could not be completed when it was closed: \(error)")
             }
+            if isLast { committer.decided(handle.inode.number) }
         }
         removeHandle(handle)
     }

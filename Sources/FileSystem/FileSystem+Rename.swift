@@ -28,7 +28,7 @@ extension FileSystem {
             let mayReplace = flags & Self.noReplace == 0
             let move = Move(parent, name, newParent, newName, knowledge, mayReplace: mayReplace)
             if isExchange { return try exchangeNames(move) }
-            try source.kind == .directory ? moveFolder(source, move) : moveFile(move)
+            try source.kind == .directory ? moveFolder(source, move) : moveFile(source, move)
         }
         onChange()
     }
@@ -65,7 +65,16 @@ extension FileSystem {
         }
     }
 
-    private func moveFile(_ move: Move) throws(FileError) {
+    private func moveFile(_ source: Inode, _ move: Move) throws(FileError) {
+        for look in 1...Self.maximumLooksBeforeReplacing {
+            // Outside of the lock, as it takes the disk's time.
+            try makeSafe(source, toReplace: try paths(move).1)
+            if try moveFile(source, move, isLastLook: look == Self.maximumLooksBeforeReplacing) { return }
+        }
+    }
+
+    /// False when the file that has the new name has become one that must not be replaced like this.
+    private func moveFile(_ source: Inode, _ move: Move, isLastLook: Bool) throws(FileError) -> Bool {
         try namespace.alone { () throws(FileError) in
             let (old, new) = try paths(move)
             guard let kind = try presence(old).kind else { throw .noEntry }
@@ -74,7 +83,8 @@ extension FileSystem {
                 guard move.mayReplace else { throw .exists }
                 guard target != .directory else { throw .isDirectory }
             }
-            if old == new { return }
+            if old == new { return true }
+            if !isLastLook, try wouldExpose(source, at: new) { return false }
             try settle(move.parent, move.name, at: old)
             try keepFolder(old.parent, move.knowledge)
             let node = try translating {
@@ -90,6 +100,7 @@ extension FileSystem {
             if let moved, let node { _ = try adoptUpload(moved, node) }
             moved?.wasMoved(node, to: new)
             try touchFolders(move)
+            return true
         }
     }
 
@@ -170,6 +181,9 @@ extension FileSystem {
         let other = try findDescribed(newParent, newName)
         let mine = try find(parent, name)
         if mine.kind == .directory || other.kind == .directory { return try exchangeTrees(move, mine, other) }
+        let names = try paths(move)
+        try makeSafe(mine, toReplace: names.1)
+        try makeSafe(other, toReplace: names.0)
         try namespace.alone { () throws(FileError) in
             let first = try path(of: parent).appending(name)
             let second = try path(of: newParent).appending(newName)

@@ -61,6 +61,7 @@ extension FileSystem {
     /// Opens again what was completed but is still open; whether there may be more of that soon.
     func reopenFlushed() -> Bool {
         flushed.takeOpen { inode in
+            defer { committer.decided(inode.number) }
             do throws(FileError) {
                 try reopen(inode)
             } catch {

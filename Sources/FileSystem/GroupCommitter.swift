@@ -16,6 +16,8 @@ final class GroupCommitter: Sendable {
     private let journal: Journal
     private let state = Monitor(State())
     private let files = Lock<[GenerationID: StagingFile]>([:])
+    /// What a close(2) completed while nobody knows yet whether it was the last one of its handle.
+    private let undecided = Monitor<[InodeNumber: GenerationID]>([:])
     /// Held while files are synced; before `files` and the journal's own locks.
     private let syncing = Lock(())
     /// How long to gather closed files before they are synced together, in seconds: long enough for many where they
@@ -23,6 +25,9 @@ final class GroupCommitter: Sendable {
     private static let gathering = 0.15
     private static let longestGathering = 1.0
     private static let shortGathering = 0.05
+    /// How long a handle may take to come back for those who sync a folder, in seconds: longer than for a file to be
+    /// opened again whose handle stays.
+    private static let patience = 1.0
 
     init(journal: Journal) {
         self.journal = journal
@@ -63,6 +68,7 @@ final class GroupCommitter: Sendable {
 
     /// Syncs what is left and ends the thread.
     func stop() {
+        undecided.update { $0 = [:] }
         state.update { $0.isStopping = true }
         _ = state.wait { $0.hasStopped ? true : nil }
     }
@@ -105,8 +111,9 @@ final class GroupCommitter: Sendable {
 
     private func synchronizeWaiting() throws -> Int {
         let waiting = files.withLock { $0 }
+        let open = undecided.inspect { Set($0.values) }
         // Also with no files: names and attributes are commits like any other.
-        let count = try journal.synchronizeSealed(always: true) { id throws(SystemError) in
+        let count = try journal.synchronizeSealed(except: open, always: true) { id throws(SystemError) in
             guard let file = waiting[id] else { return false }
             try file.synchronizeData(journal)
             return true
@@ -136,4 +143,29 @@ extension GroupCommitter {
 
     /// A quarter of what the process may open.
     private static let heldFiles = min(FileDescriptor.limit / 4, 4096)
+}
+
+/// Files that a close(2) has completed and that may be open all the same, by a duplicate of the descriptor.
+///
+/// What such a file has then is not what its writer wants to have: power loss is to bring back what was there before.
+extension GroupCommitter {
+    /// To be called before the file is complete.
+    func expectHandle(of inode: InodeNumber, _ id: GenerationID) {
+        undecided.inspect { $0[inode] = id }
+    }
+
+    /// The last handle for writing came back, or the file is open again.
+    func decided(_ inode: InodeNumber) {
+        guard undecided.inspect({ $0[inode] != nil }) else { return }
+        undecided.update { $0[inode] = nil }
+        // The sync that the close asked for may have passed it by.
+        changed()
+    }
+
+    /// Waits until it is known of all that closes have completed so far: what was closed for good is to be synced.
+    func awaitDecisions() {
+        let open = undecided.inspect { Set($0.values) }
+        if open.isEmpty { return }
+        _ = undecided.wait(timeout: Self.patience) { open.isDisjoint(with: $0.values) ? true : nil }
+    }
 }

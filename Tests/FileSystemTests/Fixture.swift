@@ -67,9 +67,13 @@ final class Volume {
         )
     }
 
-    /// As after an unmount, or a kill, and a new mount.
-    func mountAgain(metadataAge: Double = 0) throws {
-        journal = try Journal.recovering(directory: folder + "/state", disk: disk).journal
+    /// As after an unmount, or a kill, and a new mount; with a `boot` of another name as after power loss that took all
+    /// bytes which were not synced, but none of the journal.
+    func mountAgain(metadataAge: Double = 0, boot: String? = nil) throws {
+        journal =
+            try boot.map { boot in try Journal.recovering(directory: folder + "/state", boot: boot, disk: disk).journal
+            }
+            ?? Journal.recovering(directory: folder + "/state", disk: disk).journal
         var options = options
         options.metadataAge = metadataAge
         files = try Self.fileSystem(folder, store, journal, catalog, options)

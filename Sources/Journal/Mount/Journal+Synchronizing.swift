@@ -10,6 +10,7 @@ package import Platform
 extension Journal {
     /// From this many files on one syncfs(2) costs less than a sync of each.
     package static let manyFiles = 16
+    private static let syncedAtOnce = 1000
 
     /// Sealed generations whose staging data is not synced yet, oldest first: work for the group sync.
     ///
@@ -26,27 +27,38 @@ extension Journal {
         }
     }
 
+    /// Whether power loss leaves bytes of a generation that are only here: those of now, or of an earlier sync.
+    package func survivesPowerLoss(_ id: GenerationID) throws(JournalError) -> Bool {
+        try read(.generation(id)) { tables throws(JournalError) in
+            let sql = "SELECT 1 FROM generation WHERE id = ? AND (is_synced = 1 OR length(synced_extents) > 0)"
+            return try tables.connection.exists(sql, [.integer(id.value)])
+        }
+    }
+
     /// Syncs the staging files of all sealed generations that are not synced yet, and notes durably what came of it.
     ///
     /// `syncOpen` syncs a file through the descriptor it was written by, which hears of every error since; false when
-    /// it has none, and a new descriptor must do. With `always` earlier commits become durable also when no file waits.
+    /// it has none, and a new descriptor must do. Those of `open` wait for another time. With `always` earlier commits become
+    /// durable also when no file waits.
     /// Throws when no file could be asked for; what failed for one file is in its record, and in the log. Returns how
     /// many files there were.
     @discardableResult
     package func synchronizeSealed(
+        except open: Set<GenerationID> = [],
         always: Bool = false,
         _ syncOpen: (GenerationID) throws(SystemError) -> Bool = { _ in false }
     ) throws(JournalError) -> Int {
         var count = 0
         while true {
-            let generations = try unsyncedGenerations()
+            let all = try unsyncedGenerations(limit: Self.syncedAtOnce + open.count)
+            let generations = all.filter { !open.contains($0.id) }
             guard always || !generations.isEmpty else { return count }
             count += generations.count
             let failed = try force(generations, syncOpen)
             try noteFailedSync(of: failed)
             let synced = generations.filter { !failed.contains($0.id) }
             try markSynced(synced, takeChecksums(of: synced))
-            guard generations.count == 1000 else { return count }
+            guard generations.count >= Self.syncedAtOnce else { return count }
         }
     }
 

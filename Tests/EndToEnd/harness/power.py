@@ -11,7 +11,7 @@ import time
 
 from .trees import random_bytes
 
-# How the actions follow each other, eight to a group: what is done, and to the file of which kind how many groups ago.
+# How the actions follow each other, nine to a group: what is done, and to the file of which kind how many groups ago.
 KINDS = [
     ("create and sync twice", 0, 0),
     ("create and sync", 1, 0),
@@ -21,6 +21,7 @@ KINDS = [
     ("rewrite", 0, 4),
     ("patch and sync", 1, 3),
     ("create and sync half", 7, 0),
+    ("replace unsynced", 1, 5),
 ]
 
 
@@ -59,6 +60,9 @@ class Action:
             self._write(path + ".new", synced=True)
             os.rename(path + ".new", path)
             self._sync(root)
+        elif self.how == "replace unsynced":
+            self._write(path + ".new", synced=False)
+            os.rename(path + ".new", path)
         elif self.how == "patch and sync":
             return self._patch(path)
         else:
@@ -96,7 +100,7 @@ class Action:
         if self.how == "patch and sync":
             return [] if before is None else [(before[:500].ljust(500, b"\0") + self.data + before[500 + len(self.data):])], True
         halves = [self.data[:self.half]] if "half" in self.how or "twice" in self.how else []
-        return [self.data, *halves], self.how not in ("create", "rewrite", "create and sync half")
+        return [self.data, *halves], self.how not in ("create", "rewrite", "create and sync half", "replace unsynced")
 
     @property
     def is_half_safe(self):
@@ -117,9 +121,10 @@ class Ledger:
     def note(self, number, is_acknowledged, was_done=True):
         """An action was done, or may have been begun."""
         action = Action(self.seed, number)
-        if action.how == "replace":
+        if action.how.startswith("replace"):
             # The name that it is written under may be left.
-            self.allowed[action.name + ".new"] = [None] if is_acknowledged else [None, action.data]
+            is_safe = is_acknowledged and action.how == "replace"
+            self.allowed[action.name + ".new"] = [None] if is_safe else [None, action.data]
         if not was_done:
             return
         before = self.allowed.get(action.name, [None])

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import Glibc
+import Journal
+import Platform
+import Testing
+
+@testable import FileSystem
+
+/// What power loss leaves of files whose bytes are only here, where the journal's log reached the disk and no byte that was
+/// not synced did.
+@Suite struct PowerLossTests {
+    private let volume: Volume
+
+    init() throws {
+        volume = try Volume(metadataAge: 100)
+        try volume.mountAgain(metadataAge: 100, boot: "one")
+    }
+
+    private func losePower() throws {
+        try volume.mountAgain(metadataAge: 100, boot: "two")
+    }
+
+    private func putSynced(_ name: String, _ bytes: [UInt8]) throws {
+        let handle = try volume.create(name)
+        try volume.write(handle, bytes, at: 0)
+        try volume.files.synchronize(handle)
+        try volume.close(handle)
+    }
+
+    /// As rsync(1), sed(1) and editors replace a file, without fsync(2).
+    @Test(arguments: [true, false]) func aFileThatWasSyncedIsNotLostWithTheOneThatTakesItsName(isClosed: Bool) throws {
+        try putSynced("f", [1, 2, 3])
+        let new = try volume.create("f.new")
+        try volume.write(new, [4, 5], at: 0)
+        if isClosed { try volume.close(new) }
+        try volume.rename("f.new", "f")
+        try losePower()
+        #expect(try volume.content("f") == [4, 5])
+    }
+
+    @Test func whatHasTakenANameIsSafeThereWhateverIsWrittenToItLater() throws {
+        try putSynced("f", [1, 2, 3])
+        let new = try volume.create("f.new")
+        try volume.rename("f.new", "f")
+        try volume.write(new, [4, 5], at: 0)
+        try losePower()
+        // The name was given to an empty file.
+        #expect(try volume.content("f") == [])
+    }
+
+    @Test func filesThatExchangeTheirNamesAreBothSafe() throws {
+        try putSynced("f", [1, 2, 3])
+        try volume.put("g", [4, 5])
+        try volume.rename("g", "f", flags: 2)
+        try losePower()
+        #expect(try volume.content("f") == [4, 5])
+        #expect(try volume.content("g") == [1, 2, 3])
+    }
+
+    /// It need not wait for the disk.
+    @Test func whatTheRemoteHasComesBackFromThere() throws {
+        volume.store.set("f", [1, 2, 3])
+        try volume.put("g", [4, 5])
+        try volume.rename("g", "f")
+        #expect(try volume.journal.node(at: ObjectKey("f"))?.generation?.isSynced == false)
+        try losePower()
+        #expect(try volume.content("f") == [1, 2, 3])
+    }
+
+    // MARK: Descriptors with duplicates
+
+    /// As shells redirect output: the descriptor that the file was opened with is closed before the program starts.
+    @Test func aDuplicateThatIsClosedDoesNotMakeAFileComplete() throws {
+        volume.store.set("f", [1, 2, 3])
+        let handle = try volume.open("f", write: true, truncate: true)
+        try volume.files.flush(handle)
+        _ = try volume.files.committer.synchronizeAll()
+        #expect(try volume.journal.node(at: ObjectKey("f"))?.generation?.isSynced == false)
+        try losePower()
+        #expect(try volume.content("f") == [1, 2, 3])
+    }
+
+    @Test func theLastCloseMakesItComplete() throws {
+        volume.store.set("f", [1, 2, 3])
+        let handle = try volume.open("f", write: true, truncate: true)
+        try volume.files.flush(handle)
+        try volume.write(handle, [4], at: 0)
+        try volume.close(handle)
+        _ = try volume.files.committer.synchronizeAll()
+        try losePower()
+        #expect(try volume.content("f") == [4])
+    }
+
+    @Test func aFileThatStaysOpenIsWhatItWasAlsoWhenItIsOpenAgain() throws {
+        volume.store.set("f", [1, 2, 3])
+        let handle = try volume.open("f", write: true, truncate: true)
+        try volume.files.flush(handle)
+        _ = try volume.files.committer.synchronizeAll()
+        // It is opened again half a second later.
+        let end = monotonicSeconds() + 20
+        while volume.files.reopenFlushed(), monotonicSeconds() < end { usleep(50_000) }
+        #expect(try volume.journal.node(at: ObjectKey("f"))?.isOpen == true)
+        _ = try volume.files.committer.synchronizeAll()
+        try losePower()
+        #expect(try volume.content("f") == [1, 2, 3])
+    }
+
+    /// The kernel gives a handle back after close(2) has returned.
+    @Test func theSyncOfAFolderWaitsForHandlesThatAreOnTheirWay() throws {
+        let handle = try volume.create("f")
+        try volume.write(handle, [1, 2], at: 0)
+        try volume.files.flush(handle)
+        let isReleased = Monitor(false)
+        let files = volume.files
+        try Thread.detached(name: "release") {
+            usleep(100_000)
+            files.release(handle)
+            isReleased.update { $0 = true }
+        }
+        let folder = try files.openDirectory(Volume.root)
+        try files.synchronizeNames(folder)
+        #expect(isReleased.inspect { $0 })
+        #expect(try volume.journal.node(at: ObjectKey("f"))?.generation?.isSynced == true)
+    }
+}
