@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+import traceback
 
 sys.path.append(os.path.join(os.path.dirname(__file__), "../../Tests/EndToEnd"))
 from harness.generated_bucket import GeneratedBucket  # noqa: E402
@@ -280,7 +281,10 @@ class Bench:
             try:
                 paths = [os.path.join(subject.point, f"stream-{index}") for index in range(STREAMS)]
                 with concurrent.futures.ThreadPoolExecutor(STREAMS) as pool:
-                    list(pool.map(read_through, paths))
+                    try:
+                        list(pool.map(read_through, paths))
+                    except OSError as problem:
+                        raise RuntimeError(f"64 streams of {kind.name}: {problem}") from problem
                 self.figures.add("memory of 64 streams", kind.name, peak_memory(subject.pid()))
             finally:
                 subject.stop()
@@ -291,10 +295,17 @@ class Bench:
     }
 
     def measure(self, rounds, groups):
+        """Measures all groups; what failed is told, and takes no figure of others along. Returns whether all went well."""
+        is_good = True
         for number in range(rounds):
             for group in groups:
                 print(f"round {number + 1}: {group}", file=sys.stderr, flush=True)
-                self.GROUPS[group](self)
+                try:
+                    self.GROUPS[group](self)
+                except Exception:
+                    is_good = False
+                    traceback.print_exc()
+        return is_good
 
 
 #: Row, title, the column that ours is compared with, whether more is better, and the bound of ours over theirs.
@@ -341,11 +352,12 @@ def main():
     arguments = parser.parse_args()
     bench = Bench(arguments)
     try:
-        bench.measure(arguments.rounds, arguments.only.split(","))
+        is_good = bench.measure(arguments.rounds, arguments.only.split(","))
     finally:
         bench.server.stop()
     describe_machine(arguments.rounds, SCALE)
     report(bench.figures, ROWS, COLUMNS)
+    sys.exit(0 if is_good else 1)
 
 
 if __name__ == "__main__":
