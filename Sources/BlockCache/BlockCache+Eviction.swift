@@ -14,7 +14,7 @@ extension BlockCache {
         var path: String
         var name: String
         var status: FileStatus
-        /// Pinned files have a second name, see ``pin(_:version:)``.
+        /// Pinned files have a second name, see ``hold(_:)``.
         var isPinned: Bool
 
         var bytes: Int64 { status.allocated }
@@ -131,7 +131,7 @@ extension BlockCache {
 
     /// Gives back what lies far from where objects are being read; whether that was anything.
     private func releaseFromOpenObjects() -> Bool {
-        let objects = registry.withLock { $0.objects.values.filter { $0.uses > 0 && !$0.isPinned }.map { $0.object } }
+        let objects = registry.withLock { $0.objects.values.filter { $0.uses > 0 }.map { $0.object } }
         return objects.reduce(false) { released, object in
             let bytes = object.releaseDistantBlocks()
             added(-bytes, to: object.name)

@@ -25,22 +25,22 @@ extension BlockCache {
             try Files.removeIfPresent(second)
         }
         if link(path, second) != 0 { throw SystemError.last("link", second) }
-        registry.withLock { $0.objects[name]?.isPinned = true }
         return name
     }
 
-    /// The name of an object version's file when it is held, else nil.
-    package func heldName(of key: ObjectKey, version: ObjectVersion) -> String? {
+    /// The file of an object version when it is held, else nil: its name and when it was changed last.
+    ///
+    /// No block goes from a file without changing it.
+    package func heldFile(of key: ObjectKey, version: ObjectVersion) -> (name: String, changed: Timestamp)? {
         let name = Self.name(key, version)
-        let status = (try? FileStatus.of("\(pinnedFolder)/\(name)")) ?? nil
-        return status?.links ?? 0 > 1 ? name : nil
+        guard let status = (try? FileStatus.of("\(pinnedFolder)/\(name)")) ?? nil, status.links > 1 else { return nil }
+        return (name, status.changed)
     }
 
     /// Lets go of all files that were held but for these.
     package func releaseHeld(except names: Set<String>) {
         for name in (try? Files.names(in: pinnedFolder)) ?? [] where !names.contains(name.string) {
             try? Files.removeIfPresent("\(pinnedFolder)/\(name.string)")
-            registry.withLock { $0.objects[name.string]?.isPinned = false }
         }
     }
 }

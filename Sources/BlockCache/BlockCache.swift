@@ -76,7 +76,6 @@ package final class BlockCache: Sendable {
         /// Readers that have it open.
         var uses: Int
         var lastUse: Double
-        var isPinned = false
     }
 
     struct Registry {

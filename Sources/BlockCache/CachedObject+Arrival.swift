@@ -100,16 +100,19 @@ extension CachedObject {
 
 /// Eviction.
 extension CachedObject {
-    /// Gives back disk space of blocks away from the last read, unless the object is being read from this instant.
+    /// Gives back disk space of blocks away from the last read, unless the object is being read from this instant or held.
     ///
     /// Returns the number of bytes.
     func releaseDistantBlocks() -> Int64 {
         monitor.inspect { releaseDistantBlocks(&$0) }
     }
 
+    /// Whether the file has a second name, whoever gave it that.
+    var isHeld: Bool { FileStamp(file.descriptor.raw)?.links ?? 0 > 1 }
+
     private func releaseDistantBlocks(_ state: inout State) -> Int64 {
-        // A snapshot holds the space all the same.
-        guard readers.load(ordering: .acquiring) == 0, snapshot.load() == nil else { return 0 }
+        // A snapshot holds the space all the same. Within the monitor, so that who holds the file sees what went before.
+        guard readers.load(ordering: .acquiring) == 0, snapshot.load() == nil, !isHeld else { return 0 }
         var released: Int64 = 0
         let near = ByteRange(max(0, state.lastRead - (16 << 20)), state.lastRead + (64 << 20))
         let busy = state.fetches.map { $0.owned } + [near]

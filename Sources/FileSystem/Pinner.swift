@@ -22,8 +22,8 @@ final class Pinner: Sendable {
     private let cache: BlockCache
     private let view: RemoteView
     private let state = Monitor(State())
-    /// The names of held files that were seen to be whole, so that a round costs them one stat(2).
-    private let whole = Lock(Set<String>())
+    /// The held files that were seen to be whole, with their times of change then, so that a round costs them one stat(2).
+    private let whole = Lock([String: Timestamp]())
     /// How often to look whether the list was changed by a command, in seconds.
     private static let glance = 1.0
     /// The most files that pins may cover: their names are held in memory for a round.
@@ -99,7 +99,7 @@ final class Pinner: Sendable {
         }
         let isWhole = progress.allSatisfy { $0.problem == nil } && !isStopping
         let kept = keep(targets, &progress) { self.store.revision == revision && !self.isStopping }
-        whole.withLock { $0.formIntersection(kept) }
+        whole.withLock { $0 = $0.filter { kept.contains($0.key) } }
         if isWhole, !isStopping { cache.releaseHeld(except: kept) }
         return tell(progress)
     }
@@ -173,15 +173,17 @@ final class Pinner: Sendable {
         _ version: ObjectVersion,
         _ isWanted: () -> Bool
     ) -> (present: Int64, problem: String?, name: String?) {
-        if let name = cache.heldName(of: key, version: version), whole.withLock({ $0.contains(name) }) {
-            return (version.size, nil, name)
+        if let file = cache.heldFile(of: key, version: version), whole.withLock({ $0[file.name] == file.changed }) {
+            return (version.size, nil, file.name)
         }
         let reader = cache.reader(of: key, version: version)
         var name: String?
         do {
             name = try cache.hold(reader)
+            // Asked for first: what goes meanwhile is looked at in the next round.
+            let file = cache.heldFile(of: key, version: version)
             let isComplete = try reader.complete { isWanted() && !cache.isThrifty }
-            if isComplete, let name { whole.withLock { _ = $0.insert(name) } }
+            if isComplete, let file { whole.withLock { $0[file.name] = file.changed } }
             let reason = cache.isThrifty ? Self.waiting : cache.health.warning ?? "the cache does not take it"
             let problem = isComplete || !isWanted() ? nil : reason
             return (reader.residentBytes, problem, name)

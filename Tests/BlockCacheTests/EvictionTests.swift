@@ -225,4 +225,33 @@ import Testing
         cache.clear()
         #expect(try folder.files().isEmpty)
     }
+
+    @Test func whatIsHeldStaysWholeWhileItIsOpenAfterANewStart() throws {
+        // Of others only 64 MiB behind the last read would be spared.
+        let size: Int64 = 80 << 20
+        let version = ObjectVersion(entityTag: EntityTag(opaque: "v"), size: size)
+        let options = BlockCache.Options(directory: folder.path, blockSize: 1 << 20, capacity: 10, minimumFree: 0)
+        let (key, source) = (ObjectKey("held"), FakeSource())
+        do {
+            let reader = BlockCache(options: options, source: source).reader(of: key, version: version)
+            #expect(try reader.complete(while: { true }))
+        }
+        // Nothing is held in the first round, so that the second one finds the second name.
+        for _ in 0..<2 {
+            let cache = BlockCache(options: options, source: source)
+            let reader = cache.reader(of: key, version: version)
+            _ = try cache.hold(reader)
+            _ = try reader.bytes(ByteRange(0, 10))
+            cache.maintain()
+            #expect(reader.residentBytes == size)
+        }
+        let cache = BlockCache(options: options, source: source)
+        let reader = cache.reader(of: key, version: version)
+        _ = try reader.bytes(ByteRange(0, 10))
+        cache.maintain()
+        #expect(reader.residentBytes == size, "before anybody has asked for it again")
+        cache.releaseHeld(except: [])
+        cache.maintain()
+        #expect(reader.residentBytes == 64 << 20)
+    }
 }

@@ -107,7 +107,8 @@ def cache_bytes(instance):
 
 
 def held(instance):
-    return [name for base, _, names in os.walk(instance.directory("cache")) for name in names if base.endswith("/pinned")]
+    walk = os.walk(instance.directory("cache"))
+    return [os.path.join(base, name) for base, _, names in walk for name in names if base.endswith("/pinned")]
 
 
 def test_a_pin_by_attribute_and_one_that_does_not_fit(instance, client, seed):
@@ -140,3 +141,33 @@ def test_pins_are_fetched_when_the_network_is_back(make_instance, proxy, client,
     wait_until(lambda: pins(instance)["f"]["problem"], 30, "the failure to be told")
     proxy.online()
     wait_for(instance, "f", 2 * MIB)
+
+
+def test_a_pinned_file_that_lost_a_block_is_fetched_again(make_instance, proxy, client, seed):
+    instance = make_instance(proxy.url)
+    instance.configure(metadata_age="1s", cache_free="0")
+    body = random_bytes(seed, 2 * MIB)
+    client.put_object(Bucket="bucket", Key="f", Body=body)
+    mount = instance.mount("s3://bucket")
+    instance.run("pin", mount / "f")
+    wait_for(instance, "f", 2 * MIB)
+    # What has come just now is answered from memory this once.
+    assert read(mount / "f") == body
+    (kept,) = held(instance)
+
+    def stored():
+        with open(kept, "rb") as file:
+            file.seek(MIB)
+            return file.read(200)
+
+    with open(kept, "r+b") as file:
+        file.seek(MIB)
+        file.write(bytes(200))
+    proxy.offline()
+    with pytest.raises(OSError):
+        read(mount / "f")
+    proxy.online()
+    wait_until(lambda: stored() == body[MIB : MIB + 200], 30, "the block to be fetched again")
+    wait_for(instance, "f", 2 * MIB)
+    proxy.offline()
+    assert read(mount / "f") == body
