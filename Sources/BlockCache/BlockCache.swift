@@ -264,16 +264,24 @@ package final class BlockCache: Sendable {
 
     func unpin(_ object: CachedObject) {
         added(object.takeUnmeasured(), to: object.name)
-        let idle: [CachedObject] = registry.withLock { registry in
+        let (ahead, idle) = registry.withLock { registry in
             registry.objects[object.name]?.uses -= 1
             registry.objects[object.name]?.lastUse = monotonicSeconds()
-            let unused = registry.objects.filter { $0.value.uses == 0 }
-            guard unused.count > Self.maximumIdle else { return [] }
-            let oldest = unused.sorted { $0.value.lastUse < $1.value.lastUse }.prefix(unused.count / 2)
-            for entry in oldest { registry.objects[entry.key] = nil }
-            return oldest.map { $0.value.object }
+            // Within the lock, so that nothing is given up that the next reader has asked for.
+            let isLeft = registry.objects[object.name]?.uses == 0
+            return (isLeft ? object.giveUpAhead() : [], Self.takeIdle(&registry))
         }
+        for fetch in ahead { fetch.cancel() }
         for object in idle { object.cancelFetches() }
+    }
+
+    /// Takes out those that were not used for longest, when too many are idle.
+    private static func takeIdle(_ registry: inout Registry) -> [CachedObject] {
+        let unused = registry.objects.filter { $0.value.uses == 0 }
+        guard unused.count > maximumIdle else { return [] }
+        let oldest = unused.sorted { $0.value.lastUse < $1.value.lastUse }.prefix(unused.count / 2)
+        for entry in oldest { registry.objects[entry.key] = nil }
+        return oldest.map { $0.value.object }
     }
 
     /// Notes bytes that a file takes more, or less.

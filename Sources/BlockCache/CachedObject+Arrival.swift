@@ -152,13 +152,4 @@ extension CachedObject {
             return state.unmeasured
         }
     }
-
-    /// Gives up all fetches under way, as nobody reads the object any more.
-    func cancelFetches() {
-        let handles = monitor.inspect { state in
-            state.queue = []
-            return state.fetches.compactMap { $0.progress.handle }
-        }
-        for handle in handles { handle.cancel() }
-    }
 }

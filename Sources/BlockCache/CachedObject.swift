@@ -48,7 +48,7 @@ package final class CachedObject: Sendable {
     /// Readers that rely on blocks staying in the file right now; goes up within the monitor only.
     let readers = Atomic<Int>(0)
     private let source: any RangeSource
-    private let wholeObjectLimit: Int64
+    let wholeObjectLimit: Int64
     private let thrift: BlockCache.Thrift
     private let budget: FetchBudget
     let writer: ArrivalWriter
@@ -68,8 +68,6 @@ package final class CachedObject: Sendable {
     private static let longestQueue = 256
     /// A reader further ahead of a fetch than this does not wait for it to get there.
     private static let patience: Int64 = 4 << 20
-    /// With no more than this to come a fetch is not cancelled, which would cost its connection; in bytes.
-    private static let nearEnd: Int64 = 256 << 10
     /// How often a read looks again before it gives up: each round a fetch has ended or lost part of its range.
     private static let maximumRounds = 100
 
@@ -141,24 +139,6 @@ package final class CachedObject: Sendable {
             }
             return isUnderWay ? .underWay : .resident
         }
-    }
-
-    /// Cancels what is under way of a range that nobody waits for, and nobody is about to come for.
-    private func giveUp(_ range: ByteRange) {
-        let handles = monitor.inspect { state -> [any RangeFetch] in
-            var handles: [any RangeFetch] = []
-            state.queue.removeAll { range.contains($0) }
-            for fetch in state.fetches {
-                // What has nearly arrived, or is asked for by others too, is let come.
-                guard range.contains(fetch.owned), fetch.owned.upper - fetch.progress.position > Self.nearEnd,
-                    !state.waiters.contains(where: { $0.intersection(fetch.owned) != nil })
-                else { continue }
-                fetch.progress.limit = geometry.aligned(ByteRange(fetch.range.lower, fetch.progress.position)).upper
-                if let handle = fetch.progress.handle { handles.append(handle) }
-            }
-            return handles
-        }
-        for handle in handles { handle.cancel() }
     }
 
     /// Whether every byte of `range` is in the cache file (verified or not).

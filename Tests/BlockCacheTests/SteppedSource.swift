@@ -5,12 +5,19 @@ import Base
 import BlockCache
 import ObjectStore
 import Platform
+import Synchronization
 
 /// A remote whose answers the test hands over itself.
 final class SteppedSource: RangeSource {
     private let sinks = Monitor([any RangeSink]())
+    private let handles = Monitor([FakeFetch]())
 
     var requests: Int { sinks.inspect { $0.count } }
+
+    /// Which of the fetches were cancelled, by their order.
+    var cancelled: [Int] {
+        handles.inspect { handles in handles.indices.filter { handles[$0].isCancelled.load(ordering: .relaxed) } }
+    }
 
     func fetch(
         _ key: ObjectKey,
@@ -18,8 +25,10 @@ final class SteppedSource: RangeSource {
         range: ByteRange,
         into sink: any RangeSink
     ) -> any RangeFetch {
+        let handle = FakeFetch()
+        handles.update { $0.append(handle) }
         sinks.update { $0.append(sink) }
-        return FakeFetch()
+        return handle
     }
 
     /// The sink of a fetch, the first or a later one, once there is one.
