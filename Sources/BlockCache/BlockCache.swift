@@ -52,7 +52,7 @@ package final class BlockCache: Sendable {
 
     /// What all objects of a cache have in common.
     struct Shared: Sendable {
-        let budget = FetchBudget(limit: 24)
+        let budget = FetchBudget(limit: BlockCache.readaheadFetches)
         let buffers = BlockBuffers()
         let writer: ArrivalWriter
         let condition: CacheCondition
@@ -94,6 +94,11 @@ package final class BlockCache: Sendable {
     private let readers = ActiveReaders()
     /// The most that all readers together may have ahead of them, in bytes.
     private static let readaheadBudget: Int64 = 128 << 20
+    /// How many fetches there may be for another one to begin that nobody waits for.
+    ///
+    /// A transport has 16 connections to a host, for all that is asked of it: the others are for reads that are waited
+    /// for, and for names, which would have to wait for the end of whole pieces otherwise.
+    private static let readaheadFetches = 10
     /// Idle objects kept open, so that a file that is read again and again is verified once.
     private static let maximumIdle = 256
 

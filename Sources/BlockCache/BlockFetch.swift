@@ -49,7 +49,6 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
         block = Int(range.lower / object.geometry.blockSize)
         pace = FetchPace(startedAt: monotonicSeconds())
         progress = Progress(position: range.lower, limit: range.upper)
-        budget.started()
     }
 
     deinit {
@@ -163,8 +162,13 @@ final class FetchBudget: Sendable {
         self.limit = limit
     }
 
-    /// Whether one more fetch may be started for readahead.
-    var allowsReadahead: Bool { running.load(ordering: .relaxed) < limit }
+    /// Counts one more fetch for readahead; false when there may be none.
+    func takeReadahead() -> Bool {
+        // Counted before it is known, as several objects may ask at once.
+        if running.add(1, ordering: .relaxed).newValue <= limit { return true }
+        ended()
+        return false
+    }
 
     func started() { running.add(1, ordering: .relaxed) }
     func ended() { running.subtract(1, ordering: .relaxed) }

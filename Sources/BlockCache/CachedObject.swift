@@ -257,7 +257,9 @@ package final class CachedObject: Sendable {
         return result
     }
 
-    private func begin(_ range: ByteRange, _ state: inout State) -> BlockFetch {
+    /// `isCounted`: the budget knows of it already.
+    private func begin(_ range: ByteRange, _ state: inout State, isCounted: Bool = false) -> BlockFetch {
+        if !isCounted { budget.started() }
         let fetch = BlockFetch(self, range: range, budget: budget, writer: writer)
         state.fetches.append(fetch)
         return fetch
@@ -266,9 +268,13 @@ package final class CachedObject: Sendable {
     /// Creates the fetches whose turn has come; to be started outside the monitor.
     func startQueued(_ state: inout State) -> [BlockFetch] {
         var started: [BlockFetch] = []
-        while !state.queue.isEmpty, hasRoom(state), budget.allowsReadahead {
-            let piece = state.queue.removeFirst()
-            started += gaps(state, in: piece).ranges.map { begin($0, &state) }
+        while let piece = state.queue.first, hasRoom(state) {
+            let missing = gaps(state, in: piece).ranges
+            guard missing.isEmpty || budget.takeReadahead() else { break }
+            state.queue.removeFirst()
+            // One at a time: many short gaps take as many connections as long ones.
+            if missing.count > 1 { state.queue.insert(ByteRange(missing[1].lower, piece.upper), at: 0) }
+            if let next = missing.first { started.append(begin(next, &state, isCounted: true)) }
         }
         return started
     }

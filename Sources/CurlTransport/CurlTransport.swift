@@ -9,6 +9,8 @@ internal import Platform
 /// How the transport connects.
 package struct TransportConfiguration: Sendable {
     /// How many connections there may be to one host at once; more requests wait their turn.
+    ///
+    /// Readahead, which nobody waits for, begins only while fewer are used: see `readaheadFetches` of the cache.
     package var connectionsPerHost = 16
     package var userAgent = "moorage"
     /// A file of certificates to trust instead of the system's.

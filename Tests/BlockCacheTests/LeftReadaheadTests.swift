@@ -9,7 +9,7 @@ import Testing
 
 @testable import BlockCache
 
-/// What becomes of readahead when its readers go.
+/// How much is fetched ahead at once, and what becomes of it when its readers go.
 @Suite struct LeftReadaheadTests {
     private let folder: TemporaryFolder
     private let source = SteppedSource()
@@ -123,5 +123,18 @@ import Testing
         }
         expectCancelled(1)
         #expect(source.cancelled == [0])
+    }
+
+    @Test func readaheadOfManyFilesLeavesRoomForOthers() throws {
+        let cache = cache()
+        var readers: [CacheReader] = []
+        var requests: [Int] = []
+        for index in 0..<6 {
+            readers.append(reader(cache, "object\(index)"))
+            // Returns only when its own request has begun.
+            try readFirst(readers[index])
+            requests.append(source.requests)
+        }
+        #expect(requests == [4, 8, 10, 11, 12, 13], "ten with what is fetched ahead, and each first read at once")
     }
 }
