@@ -134,8 +134,10 @@ extension FileSystem {
             if state.lastingFailure != nil { throw .writeFailed }
             // What is written during the sync is not covered.
             let record = try unrecorded(state)
+            // A file that cannot be opened is not one that the disk failed to write.
+            let staging = try stagingFile(of: state, record)
             do throws(FileError) {
-                try synchronizeData(stagingFile(of: state, record))
+                try synchronizeData(staging)
             } catch {
                 noteFailure(inode, state.content, isOfData: true)
                 Log.error("mount", "fsync failed: \(error)")

@@ -15,7 +15,13 @@ extension FileSystem {
     /// A name reaches the disk without the bytes it was given to, when anything is synced afterwards, and the old bytes
     /// go with their name: power loss would then take both. Where the old ones are at the remote they come back from there.
     func makeSafe(_ inode: Inode, toReplace path: ObjectKey) throws(FileError) {
-        if try wouldExpose(inode, at: path) { try makeSafe(inode) }
+        guard try wouldExpose(inode, at: path) else { return }
+        do throws(FileError) {
+            try makeSafe(inode)
+        } catch {
+            // Its bytes may have gone to the remote meanwhile.
+            if try wouldExpose(inode, at: path) { throw error }
+        }
     }
 
     /// Whether power loss could take a file that survives it now, were the inode to have its name.
@@ -27,6 +33,8 @@ extension FileSystem {
                 try journal.survivesPowerLoss(old.id)
             else { return false }
             if state.isWritable, state.revision != state.synced { return true }
+            // What has no record any more is at the remote.
+            guard try journal.generation(generation) != nil else { return false }
             return try !journal.survivesPowerLoss(generation)
         }
     }
