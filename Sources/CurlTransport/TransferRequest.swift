@@ -43,7 +43,9 @@ package struct TransferRequest: Sendable {
     package var leastBytes: Int64 = 1
     /// How long the server may take to answer when the whole request was sent; nil: without limit.
     package var answerTimeout: Double? = 30
-    /// How long everything together may take, queueing included; nil: without limit.
+    /// How long everything together may take; nil: without limit.
+    ///
+    /// The wait for one of our own connections counts while nothing moves on any of them.
     package var totalTimeout: Double?
     /// Ask before sending the body (`Expect: 100-continue`), and wait this long for the answer; nil: just send.
     package var expectTimeout: Double?

@@ -8,10 +8,11 @@
 struct TransferWatchdog {
     private let stallTimeout: Double?
     private let answerTimeout: Double?
-    private let deadline: Double?
+    private var deadline: Double?
     private let bodyCount: Int64
     private let leastBytes: Int64
     private var lastActivity: Double
+    private var lastCheck: Double
     private var lastCount: Int64 = -1
     private var headerBytes: Int64 = 0
 
@@ -22,6 +23,7 @@ struct TransferWatchdog {
         bodyCount = request.body?.count ?? 0
         leastBytes = request.leastBytes
         lastActivity = startedAt
+        lastCheck = startedAt
     }
 
     /// How long nothing may move on a connection whose network has changed, in seconds.
@@ -42,16 +44,20 @@ struct TransferWatchdog {
 
     /// Why the transfer is to be given up now, nil when it may go on.
     ///
-    /// `hasBegun` is false while it waits for a connection, which only the deadline limits here; `wasHeld`: we had it
-    /// wait ourselves.
+    /// `hasBegun` is false while it waits for a connection, which only the deadline limits here, and not even that while
+    /// those that have the connections get on (`isOtherMoving`): then it waits for us, not for the remote. `wasHeld`: we had
+    /// it wait ourselves.
     mutating func check(
         now: Double,
         hasBegun: Bool,
+        isOtherMoving: Bool = false,
         wasHeld: Bool = false,
         sent: Int64,
         received: Int64,
         hasHead: Bool
     ) -> TransferError? {
+        if !hasBegun, isOtherMoving, let end = deadline { deadline = end + max(0, now - lastCheck) }
+        lastCheck = now
         if let deadline, now >= deadline {
             return TransferError(hasBegun ? .timeout : .unreachable, "no complete answer in time")
         }

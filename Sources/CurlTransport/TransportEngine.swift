@@ -21,6 +21,14 @@ final class TransportEngine {
     private var turn = monotonicSeconds()
     /// Connections from before this time are used no more: one of them proved dead, or the way is another.
     private var distrusted = -Double.infinity
+    /// What had moved on all connections when the transfers were looked at last, in bytes of the ones of then.
+    private var moved: Int64 = 0
+    /// A transfer was answered in full since.
+    private var hasCompleted = false
+    /// When that was so, or more had moved, as far as is known.
+    private var movedAt = -Double.infinity
+    /// How long nothing may move for all of them to count as standing still, in seconds.
+    private static let standstill = 1.0
     private var isStopping = false
 
     init(_ configuration: TransportConfiguration, _ mailbox: TransportMailbox) throws(SystemError) {
@@ -148,16 +156,19 @@ final class TransportEngine {
             let code = moorage_curl_message_result(message)
             guard let transfer = active.removeValue(forKey: handle) else { continue }
             curl_multi_remove_handle(mailbox.multi, handle)
+            if code == CURLE_OK { hasCompleted = true }
             transfer.finish(code)
         }
     }
 
     private func checkWaiting(_ now: Double) {
         let attended = attended
+        let isMoving = isMoving(attended)
         for transfer in Array(active.values) {
             let problem = transfer.watchdog.check(
                 now: attended,
                 hasBegun: transfer.hasBegun,
+                isOtherMoving: isMoving,
                 wasHeld: transfer.takeHasWaited(),
                 sent: transfer.bytesSent,
                 received: transfer.bytesReceived,
@@ -167,6 +178,15 @@ final class TransportEngine {
             distrusted = now
             end(transfer, TransferError(problem.kind, problem.message, bytesSent: transfer.bytesSent))
         }
+    }
+
+    /// Whether transfers get on, or wait for nothing but our own limits.
+    private func isMoving(_ now: Double) -> Bool {
+        let count = active.values.reduce(0) { $0 + $1.bytesSent + $1.bytesReceived }
+        let isHeld = active.values.contains { $0.shares.values.contains { $0.hasWaited } }
+        if hasCompleted || count > moved || isHeld { movedAt = now }
+        (moved, hasCompleted) = (count, false)
+        return now - movedAt < Self.standstill
     }
 
     private func end(_ transfer: ActiveTransfer, _ error: TransferError) {

@@ -139,11 +139,17 @@ package final class Remote: RangeSource {
     }
 }
 
-/// Tells the circuit how a fetch ended.
-private final class WatchedSink: RangeSink {
+/// Tells the circuit that a fetch brings bytes, and how it ended.
+///
+/// Its calls follow each other, as those of any sink.
+private final class WatchedSink: RangeSink, @unchecked Sendable {
+    /// How often bytes count as one more answer, in seconds.
+    private static let period = 0.5
+
     private let sink: any RangeSink
     private let remote: Remote
     private let began: Int
+    private var notedAt = -Double.infinity
 
     init(_ sink: any RangeSink, _ remote: Remote, _ began: Int) {
         self.sink = sink
@@ -152,6 +158,11 @@ private final class WatchedSink: RangeSink {
     }
 
     func received(_ bytes: UnsafeRawBufferPointer, at offset: Int64) {
+        let now = monotonicSeconds()
+        if now - notedAt >= Self.period {
+            notedAt = now
+            remote.noteAnswer()
+        }
         sink.received(bytes, at: offset)
     }
 

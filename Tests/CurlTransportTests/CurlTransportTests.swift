@@ -387,6 +387,43 @@ import Testing
     }
 }
 
+/// What a request may take, with others before it.
+@Suite struct TransferQueueTests {
+    /// One connection, on which a body of two seconds comes; whether the next request is answered, which may take one.
+    private func failureBehind(_ text: String) throws -> TransferError.Kind? {
+        let server = try ScriptedServer { connection, _ in
+            guard connection.request() != nil else { return }
+            connection.write("HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n")
+            for _ in 0..<20 {
+                connection.write(text)
+                usleep(100_000)
+            }
+            while connection.request() != nil { connection.write(CurlTransportTests.fine) }
+        }
+        var configuration = TransportConfiguration()
+        configuration.connectionsPerHost = 1
+        let transport = try CurlTransport(configuration: configuration)
+        transport.start(TransferRequest(method: "GET", url: server.url), delegate: EndObserver())
+        _ = server.heads.wait(timeout: 10) { $0.isEmpty ? nil : true }
+        var request = TransferRequest(method: "GET", url: server.url)
+        request.totalTimeout = 1
+        do throws(TransferError) {
+            _ = try transport.perform(request)
+            return nil
+        } catch {
+            return error.kind
+        }
+    }
+
+    @Test func whoWaitsForOurOwnConnectionsDoesNotWaitForTheRemote() throws {
+        #expect(try failureBehind("a") == nil)
+    }
+
+    @Test func whoWaitsForAConnectionOnWhichNothingMovesWaitsForTheRemote() throws {
+        #expect(try failureBehind("") == .unreachable)
+    }
+}
+
 /// Notes how a transfer ends.
 private final class EndObserver: TransferDelegate {
     let end = Monitor(TransferError.Kind?.none)
