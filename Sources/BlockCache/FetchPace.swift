@@ -10,6 +10,8 @@ struct FetchPace {
     private var firstAt: Double?
     /// Bytes after those that came first.
     private var received: Int64 = 0
+    /// What comes first may have waited on the way and comes at once: so little says nothing of the line, in bytes.
+    private static let leastSample: Int64 = 1 << 20
 
     init(startedAt: Double) {
         self.startedAt = startedAt
@@ -27,7 +29,9 @@ struct FetchPace {
 
     /// Whether the rest of the fetch will take no longer than an answer takes to begin.
     func isEnding(remaining: Int64, latency: Double, at now: Double) -> Bool {
-        guard let firstAt, received > 0, now > firstAt else { return false }
+        guard let firstAt, received > 0, received >= min(remaining, Self.leastSample), now > firstAt else {
+            return false
+        }
         let rate = Double(received) / (now - firstAt)
         return Double(remaining) <= rate * latency
     }

@@ -31,6 +31,16 @@ import Testing
         #expect(!pace.isEnding(remaining: 100, latency: 0.1, at: 3))
     }
 
+    /// After a wait of the whole machine answers come in bursts.
+    @Test func aBurstAtTheBeginningIsNoRate() {
+        var pace = FetchPace(startedAt: 0)
+        _ = pace.note(10_000, at: 0.5)
+        _ = pace.note(120_000, at: 0.501)
+        #expect(!pace.isEnding(remaining: 8 << 20, latency: 0.5, at: 0.501))
+        _ = pace.note(1 << 20, at: 0.505)
+        #expect(pace.isEnding(remaining: 7 << 20, latency: 0.5, at: 0.505))
+    }
+
     @Test func nothingIsSaidBeforeARateIsKnown() {
         var pace = FetchPace(startedAt: 0)
         #expect(!pace.isEnding(remaining: 0, latency: 1, at: 1))
