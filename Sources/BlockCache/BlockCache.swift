@@ -89,15 +89,17 @@ package final class BlockCache: Sendable {
 
     package let options: Options
     let registry = Lock(Registry())
-    let source: (any RangeSource)?
+    let source: FetchQueue?
     let shared: Shared
     private let readers = ActiveReaders()
     /// The most that all readers together may have ahead of them, in bytes.
     private static let readaheadBudget: Int64 = 128 << 20
-    /// How many fetches there may be for another one to begin that nobody waits for.
+    /// How many fetches there may be at once.
     ///
-    /// A transport has 16 connections to a host, for all that is asked of it: the others are for reads that are waited
-    /// for, and for names, which would have to wait for the end of whole pieces otherwise.
+    /// A transport has 16 connections to a host, for all that is asked of it: the others are for names, which would have
+    /// to wait for the end of whole pieces otherwise.
+    private static let fetches = 13
+    /// With how many of them another one begins that nobody waits for: the others are for reads that are waited for.
     private static let readaheadFetches = 10
     /// Idle objects kept open, so that a file that is read again and again is verified once.
     private static let maximumIdle = 256
@@ -107,7 +109,7 @@ package final class BlockCache: Sendable {
     /// A folder that cannot be made or used is no error: reads go past the cache then.
     package init(options: Options, source: (any RangeSource)?) {
         self.options = options
-        self.source = source
+        self.source = source.map { FetchQueue($0, limit: Self.fetches) }
         shared = Shared(
             writer: ArrivalWriter(startsThread: source != nil),
             condition: CacheCondition(note: options.note),
@@ -205,7 +207,7 @@ package final class BlockCache: Sendable {
     private func pin(
         _ key: ObjectKey,
         _ version: ObjectVersion,
-        _ source: any RangeSource
+        _ source: FetchQueue
     ) throws(SystemError) -> CachedObject {
         let name = Self.name(key, version)
         if let object = pinExisting(name, key, version) {

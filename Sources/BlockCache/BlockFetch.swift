@@ -33,7 +33,7 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
     private let writer: ArrivalWriter
     /// What has arrived and was not handed to the writer yet; the transfer thread's.
     private var gathered: ArrivalBuffer?
-    // Used by the writer only.
+    // Used by the writer only, and before there is anything for it.
     private let hash: OpaquePointer?
     private var block: Int
     private var pace: FetchPace
@@ -64,6 +64,9 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
         guard progress.position < end else { return ByteRange(end, end) }
         return ByteRange(max(range.lower, progress.position / geometry.blockSize * geometry.blockSize), end)
     }
+
+    /// The request goes out now: what it waited for before is not the remote's.
+    func requested() { pace = FetchPace(startedAt: monotonicSeconds()) }
 
     // MARK: The transfer thread
 
@@ -169,6 +172,9 @@ final class FetchBudget: Sendable {
         ended()
         return false
     }
+
+    /// Whether there are so many fetches already that nothing more is fetched ahead.
+    var isCrowded: Bool { running.load(ordering: .relaxed) >= limit }
 
     func started() { running.add(1, ordering: .relaxed) }
     func ended() { running.subtract(1, ordering: .relaxed) }

@@ -47,7 +47,7 @@ package final class CachedObject: Sendable {
     let snapshot = AtomicLazyReference<Snapshot>()
     /// Readers that rely on blocks staying in the file right now; goes up within the monitor only.
     let readers = Atomic<Int>(0)
-    private let source: any RangeSource
+    private let source: FetchQueue
     let wholeObjectLimit: Int64
     private let thrift: BlockCache.Thrift
     private let budget: FetchBudget
@@ -64,6 +64,9 @@ package final class CachedObject: Sendable {
     /// Enough to fill a line on which one connection does not, and few, since all share it and the first is needed first.
     /// Those that are about to end do not count: the next request is answered when they have.
     private static let parallelism = 4
+    /// The most that comes along with a demand while others wait for a connection, in bytes: enough for the answer to
+    /// last longer than the wait for it.
+    private static let crowdedLength: Int64 = 1 << 20
     /// The most pieces that may wait.
     private static let longestQueue = 256
     /// A reader further ahead of a fetch than this does not wait for it to get there.
@@ -76,7 +79,7 @@ package final class CachedObject: Sendable {
         version: ObjectVersion,
         name: String,
         file: consuming CacheFile,
-        source: any RangeSource,
+        source: FetchQueue,
         shared: BlockCache.Shared
     ) throws(SystemError) {
         let slots = try file.loadSlots()
@@ -235,13 +238,22 @@ package final class CachedObject: Sendable {
         step.toStart += startQueued(&state)
     }
 
-    /// Begins what is still missing of a demand; the piece that the rest of it waits in comes along.
+    /// Begins what is still missing of a demand; the piece that the rest of it waits in comes along, or its beginning.
     private func beginDemand(_ gap: ByteRange, _ state: inout State) -> [BlockFetch] {
         let next = state.queue.firstIndex { $0.intersection(gap) != nil || $0.lower == gap.upper }
-        let queued = next.map { state.queue.remove(at: $0) }
-        let whole = ByteRange(gap.lower, max(gap.upper, queued?.upper ?? 0))
+        let whole = ByteRange(gap.lower, max(gap.upper, next.map { takeAlong(at: $0, gap, &state) } ?? 0))
         // What an earlier part of the demand, or another reader's, has begun meanwhile is not asked for again.
         return gaps(state, in: whole).ranges.flatMap(pieces).map { begin($0, &state) }
+    }
+
+    /// Takes what comes along with a demand out of the queue; returns where it ends.
+    private func takeAlong(at index: Int, _ gap: ByteRange, _ state: inout State) -> Int64 {
+        let piece = state.queue.remove(at: index)
+        let most = geometry.aligned(ByteRange(gap.lower, gap.lower + Self.crowdedLength)).upper
+        guard budget.isCrowded, max(gap.upper, most) < piece.upper else { return piece.upper }
+        let end = max(gap.upper, most)
+        state.queue.insert(ByteRange(end, piece.upper), at: index)
+        return end
     }
 
     /// Cuts a range where requests are to end.
@@ -295,7 +307,8 @@ package final class CachedObject: Sendable {
 
     func start(_ fetches: [BlockFetch]) {
         for fetch in fetches {
-            let handle = source.fetch(key, version: version, range: fetch.range, into: fetch)
+            let range = fetch.range
+            let handle = source.fetch(key, version: version, range: range, into: fetch) { fetch.requested() }
             let isStale = monitor.inspect { _ in
                 fetch.progress.handle = handle
                 return fetch.progress.position >= fetch.progress.limit && fetch.progress.limit < fetch.range.upper

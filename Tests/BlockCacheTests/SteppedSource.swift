@@ -12,7 +12,12 @@ final class SteppedSource: RangeSource {
     private let sinks = Monitor([any RangeSink]())
     private let handles = Monitor([FakeFetch]())
 
+    private let asked = Lock([ByteRange]())
+
     var requests: Int { sinks.inspect { $0.count } }
+
+    /// What was asked for, in order.
+    var ranges: [ByteRange] { asked.withLock { $0 } }
 
     /// Which of the fetches were cancelled, by their order.
     var cancelled: [Int] {
@@ -26,6 +31,7 @@ final class SteppedSource: RangeSource {
         into sink: any RangeSink
     ) -> any RangeFetch {
         let handle = FakeFetch()
+        asked.withLock { $0.append(range) }
         handles.update { $0.append(handle) }
         sinks.update { $0.append(sink) }
         return handle

@@ -99,13 +99,41 @@ def test_hundreds_who_wait_do_not_stop_the_others(instance, crowded, proxy, seed
     wait_until(lambda: not is_alive(pid), AT_ONCE, "the end of the mount's process")
 
 
-def waiting_threads(pid):
+@pytest.mark.limit(120)
+def test_names_are_told_while_many_files_are_read_on_a_slow_line(instance, client, proxy, seed):
+    """What all of them need takes minutes: more requests than there are connections, each for as much as can be."""
+    readers = 24
+    body = random_bytes(seed, 32 << 20)
+    for number in range(readers):
+        client.put_object(Bucket="bucket", Key=f"f{number}", Body=body)
+    client.put_object(Bucket="bucket", Key="folder/file", Body=b"here")
+    mount = instance.mount("s3://bucket")
+    os.listdir(mount.path)
+    proxy.limit(down=256 << 10)
+    crowd = [
+        subprocess.Popen(["cat", mount / f"f{number}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        for number in range(readers)
+    ]
+    try:
+        wait_until(lambda: all(waiting_threads(child.pid, 0) for child in crowd), 20, "all to wait")
+        for name in ["folder/file", "folder/none", "elsewhere/none"]:
+            result = run(["ls", mount / name], check=False)
+            expected = "" if name == "folder/file" else "No such file"
+            assert expected in result.stderr and (result.returncode == 0) == (not expected), result.stderr
+        assert all(child.poll() is None for child in crowd), "nobody read any more"
+    finally:
+        proxy.limit()
+        ends = [child.wait(60) for child in crowd]
+    assert ends == [0] * readers
+
+
+def waiting_threads(pid, others=1):
     """How many threads of a process wait in the kernel for a file system, beside the one that waits for them."""
     count = 0
     for thread in os.listdir(f"/proc/{pid}/task"):
         with open(f"/proc/{pid}/task/{thread}/stat") as file:
             count += file.read().rsplit(")", 1)[1].split()[0] in "DS"
-    return count - 1
+    return count - others
 
 
 @pytest.mark.limit(120)
