@@ -8,47 +8,88 @@ internal import Platform
 /// Keeps the last of the state's disk for the journal, so that a full disk can still be cleared and written down.
 ///
 /// Without it the bytes of a file take all the room, and then even its removal
-/// fails. The disk is asked once for many writes.
+/// fails. Near the end writers are slowed, and at it they wait, while there is something whose upload will make
+/// room. The disk is asked once for many writes.
 final class DiskReserve: Sendable {
     /// What contents leave free: the journal's log, and some rows.
     static let reserve: Int64 = 8 << 20
     private static let largestShare: Int64 = 16 << 20
+    /// With less than this left writers are slowed, in bytes.
+    static let scarcity: Int64 = 64 << 20
+    private static let scarceShare: Int64 = 1 << 20
+
+    /// How there may come to be more room.
+    struct Relief: Sendable {
+        /// How long a writer waits for it, in seconds.
+        var patience = 0.0
+        /// Gives back the room of content that nothing needs any more; whether there was some.
+        var reclaim: @Sendable () -> Bool = { false }
+        /// Whether uploads under way will give back so many bytes; asks for them.
+        var isExpected: @Sendable (Int64) -> Bool = { _ in false }
+    }
 
     private let directory: String
+    private let relief: Relief
     /// The bytes that may be written before the disk is asked again.
     private let allowance = Lock<Int64>(0)
 
-    /// Gives back the room of content that nothing needs any more; whether there was some.
-    private let reclaim: @Sendable () -> Bool
-
-    init(directory: String, reclaim: @escaping @Sendable () -> Bool = { false }) {
+    init(directory: String, relief: Relief = Relief()) {
         self.directory = directory
-        self.reclaim = reclaim
+        self.relief = relief
     }
 
-    /// Counts `count` bytes about to be written; throws ENOSPC when they would touch the reserve.
+    /// Counts `count` bytes about to be written; throws ENOSPC when they would touch the reserve and no room comes in
+    /// time, and ends when the caller is being killed.
     ///
     /// Files deleted a moment ago may still have their staging files: those go first.
     func claim(_ count: Int64) throws(FileError) {
-        if grant(count) { return }
-        guard reclaim(), grant(count) else { throw .system(SystemError.make(ENOSPC, "write", directory)) }
+        let end = monotonicSeconds() + relief.patience
+        while true {
+            if let scarcity = grant(count) { return try slow(by: scarcity) }
+            if relief.reclaim(), grant(count) != nil { return }
+            let left = end - monotonicSeconds()
+            guard left > 0, relief.isExpected(count) else {
+                throw .system(SystemError.make(ENOSPC, "write", directory))
+            }
+            try WriterPause.rest(min(0.1, left))
+        }
     }
 
-    private func grant(_ count: Int64) -> Bool {
-        allowance.withLock { left in
-            if left < count {
-                // A disk that does not tell says so itself when it is full.
-                left = (try? Files.freeSpace(at: directory)).map { Self.share(of: $0, atLeast: count) } ?? count
+    /// Gives back room that nothing needs; whether there was some.
+    @discardableResult
+    func makeRoom() -> Bool { relief.reclaim() }
+
+    private func slow(by scarcity: Double) throws(FileError) {
+        guard scarcity > 0, relief.patience > 0, relief.isExpected(1) else { return }
+        try WriterPause.rest(scarcity * WriterPause.longest)
+    }
+
+    /// How scarce room is, from 0 to 1; nil when there is none.
+    private func grant(_ count: Int64) -> Double? {
+        allowance.withLock { left -> Double? in
+            if left >= count {
+                left -= count
+                return 0
             }
-            guard left >= count else { return false }
+            // A disk that does not tell says so itself when it is full.
+            let free = (try? Files.freeSpace(at: directory)) ?? .max
+            left = free == .max ? count : Self.share(of: free, atLeast: count)
+            guard left >= count else { return nil }
             left -= count
-            return true
+            return Self.scarcity(of: free)
         }
     }
 
     /// A part of the free space, so that several writers see the end of it in time; all that is needed when it is there.
     static func share(of free: Int64, atLeast count: Int64) -> Int64 {
         let usable = free - reserve
-        return usable < count ? 0 : max(count, min(largestShare, usable / 4))
+        if usable < count { return 0 }
+        return max(count, min(usable < scarcity ? scarceShare : largestShare, usable / 4))
+    }
+
+    /// From 0 with ``scarcity`` left to 1 with nothing left.
+    static func scarcity(of free: Int64) -> Double {
+        let usable = min(scarcity, max(0, free - reserve))
+        return 1 - Double(usable) / Double(scarcity)
     }
 }

@@ -32,7 +32,7 @@ extension FileSystem {
         // The number must stay this file's while it is written to, whatever happens to the inode meanwhile.
         var count = withExtendedLifetime(staging) { copy(staging.descriptor.raw) }
         if count == -Int(ENOSPC) || count == -Int(EDQUOT) {
-            committer.reclaim(everything: true)
+            reserve.makeRoom()
             count = withExtendedLifetime(staging) { copy(staging.descriptor.raw) }
         }
         let filled = inode.state.withLock { state -> StagedChecksums.Filled? in
@@ -129,7 +129,7 @@ extension FileSystem {
             return try body()
         } catch {
             guard error.isOutOfSpace else { throw error }
-            committer.reclaim(everything: true)
+            reserve.makeRoom()
             return try body()
         }
     }

@@ -60,7 +60,6 @@ package final class FileSystem: Sendable {
         let committer = GroupCommitter(journal: journal)
         self.committer = committer
         newFiles = NewFileKeeper(journal: journal)
-        reserve = DiskReserve(directory: journal.directory) { committer.reclaim(everything: true) }
         self.onChange = {
             committer.changed()
             onChange()
@@ -68,12 +67,26 @@ package final class FileSystem: Sendable {
         self.onReschedule = onReschedule
         self.uploadState = uploadState
         self.send = send
+        // What is closed has to be safe here before it is sent.
+        let hurry: @Sendable () -> Void = {
+            committer.changed()
+            onChange()
+        }
+        reserve = DiskReserve(
+            directory: journal.directory,
+            relief: DiskReserve.Relief(
+                patience: options.stagingWait,
+                reclaim: { committer.reclaim(everything: true) },
+                isExpected: { count in
+                    hurry()
+                    return (try? journal.completeBytes()) ?? 0 >= count
+                }
+            )
+        )
         stagingBound = options.stagingLimit.map { limit in
             StagingBound(limit: limit, patience: options.stagingWait, directory: journal.directory + "/staging") {
                 committer.reclaim(everything: true)
-                // What is closed has to be safe here before it is sent.
-                committer.changed()
-                onChange()
+                hurry()
             }
         }
         self.pins = pins

@@ -12,8 +12,6 @@ struct StagingShare: Hashable, Sendable {
     /// How long the writer that takes it is held up, in seconds.
     var pause: Double
 
-    /// The longest pause, just below the limit: 1 MiB in that time.
-    static let longestPause = 0.2
     private static let largest: Int64 = 16 << 20
     private static let smallest: Int64 = 1 << 20
 
@@ -29,7 +27,7 @@ struct StagingShare: Hashable, Sendable {
             return StagingShare(bytes: max(count, min(largest, (threshold - used) / 4)), pause: 0)
         }
         let fullness = Double(used - threshold) / Double(max(1, limit - threshold))
-        return StagingShare(bytes: max(count, min(smallest, free)), pause: fullness * longestPause)
+        return StagingShare(bytes: max(count, min(smallest, free)), pause: fullness * WriterPause.longest)
     }
 }
 
@@ -59,14 +57,14 @@ final class StagingBound: Sendable {
         let end = monotonicSeconds() + patience
         while true {
             if let pause = grant(count) {
-                if pause > 0 { try rest(pause) }
+                if pause > 0 { try WriterPause.rest(pause) }
                 return
             }
             guard monotonicSeconds() < end else {
                 throw .system(SystemError.make(ENOSPC, "write", "\(directory): staging_limit"))
             }
             makeRoom()
-            try rest(min(0.1, max(0, end - monotonicSeconds())))
+            try WriterPause.rest(min(0.1, max(0, end - monotonicSeconds())))
         }
     }
 
@@ -83,12 +81,5 @@ final class StagingBound: Sendable {
             left = share.bytes - count
             return share.pause
         }
-    }
-
-    private func rest(_ seconds: Double) throws(FileError) {
-        let isGivenUp = Monitor(false)
-        let watch = Interruption.watch { isGivenUp.update { $0 = true } }
-        defer { watch?.end() }
-        if isGivenUp.wait(timeout: seconds, until: { $0 ? true : nil }) == true { throw .interrupted }
     }
 }

@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from harness.disks import SmallDisk, needs_root
 from harness.processes import is_alive, wait_until
 from harness.trees import random_bytes
 
@@ -249,6 +250,29 @@ def test_writers_wait_for_uploads_at_the_staging_limit(instance, client):
         most = max(most, staged(instance))
     assert 8 * MIB < most <= 17 * MIB
     instance.flush()
+    for number in range(12):
+        assert body(client, f"f{number}") == data
+
+
+@needs_root
+def test_writers_wait_for_uploads_when_the_disk_is_full(make_instance, proxy, client, folder, stack):
+    """Twice what the disk has room for, on a line that takes two seconds for each file."""
+    disk = SmallDisk(os.path.join(folder, "small"), "48m")
+    stack.callback(disk.unmount)
+    instance = make_instance(proxy.url)
+    stack.callback(instance.abandon)
+    instance.environment["MOORAGE_STATE_DIR"] = os.path.join(disk.path, "state")
+    mount = instance.mount("s3://bucket", None, "staging_wait=100s")
+    proxy.limit(up=4 * MIB)
+    data = random_bytes(4, 8 * MIB)
+    for number in range(12):
+        with open(mount / f"f{number}", "wb") as file:
+            file.write(data)
+    # Nothing that is closed can make room for what no disk has: that is said at once.
+    instance.flush()
+    with pytest.raises(OSError) as problem, open(mount / "huge", "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, 64 * MIB)
+    assert problem.value.errno == errno.ENOSPC
     for number in range(12):
         assert body(client, f"f{number}") == data
 

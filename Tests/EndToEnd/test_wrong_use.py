@@ -208,7 +208,7 @@ def test_full_disk_of_the_state(make_instance, proxy, client, folder, stack, see
     instance = make_instance(proxy.url)
     stack.callback(instance.abandon)
     instance.environment["MOORAGE_STATE_DIR"] = os.path.join(disk.path, "state")
-    mount = instance.mount("s3://bucket")
+    mount = instance.mount("s3://bucket", None, "staging_wait=1s")
     assert os.listdir(mount.path) == []
     proxy.offline()
     write_file(mount / "small", b"acknowledged")

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+import Base
+import Glibc
+import Platform
 import Testing
 
 @testable import FileSystem
@@ -16,5 +19,45 @@ import Testing
                 #expect(share == 0 || share <= free - DiskReserve.reserve, "\(free) \(count)")
             }
         }
+    }
+
+    @Test func theScarcerRoomIsTheLongerWritersRest() {
+        var last = 0.0
+        for free in stride(from: 200 << 20, through: Int64(0), by: -(1 << 20)) {
+            let scarcity = DiskReserve.scarcity(of: free)
+            #expect((scarcity > 0) == (free - DiskReserve.reserve < DiskReserve.scarcity), "\(free)")
+            #expect(scarcity >= last && scarcity <= 1)
+            if scarcity > 0 { #expect(DiskReserve.share(of: free, atLeast: 1) <= 1 << 20) }
+            last = scarcity
+        }
+        #expect(last == 1)
+    }
+
+    /// How a claim of more than any disk has ends, and how often it was asked whether there is hope.
+    private func claim(patience: Double, hopes: Int) throws -> (code: Int32?, asked: Int) {
+        let volume = try Volume()
+        let asked = Monitor(0)
+        let relief = DiskReserve.Relief(
+            patience: patience,
+            isExpected: { count in
+                #expect(count == 1 << 60)
+                return asked.update { asked in
+                    asked += 1
+                    return asked <= hopes
+                }
+            }
+        )
+        let error = #expect(throws: FileError.self) {
+            try DiskReserve(directory: volume.folder, relief: relief).claim(1 << 60)
+        }
+        guard case .system(let cause)? = error else { return (nil, asked.inspect { $0 }) }
+        return (cause.code, asked.inspect { $0 })
+    }
+
+    @Test func aWriterWaitsWhileUploadsWillMakeRoom() throws {
+        #expect(try claim(patience: 60, hopes: 3) == (ENOSPC, 4))
+        let patient = try claim(patience: 0.35, hopes: .max)
+        #expect(patient.code == ENOSPC && patient.asked > 1)
+        #expect(try claim(patience: 60, hopes: 0) == (ENOSPC, 1), "what nothing can help is told at once")
     }
 }

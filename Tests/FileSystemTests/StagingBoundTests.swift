@@ -20,7 +20,7 @@ import Testing
                 guard let share else { continue }
                 #expect(share.bytes >= count && used + share.bytes <= Self.limit, "\(used) \(count)")
                 #expect((share.pause > 0) == (used > Self.limit / 4 * 3), "\(used)")
-                #expect(share.pause <= StagingShare.longestPause)
+                #expect(share.pause <= WriterPause.longest)
                 if count == 1 {
                     #expect(share.pause >= lastPause)
                     lastPause = share.pause

@@ -90,6 +90,14 @@ extension Journal {
         }
     }
 
+    /// The sizes of the files that are complete and not at the remote yet, together in bytes: what uploads will give back.
+    package func completeBytes() throws(JournalError) -> Int64 {
+        try read { tables throws(JournalError) in
+            let sql = "SELECT sum(g.size) FROM node n JOIN generation g ON g.id = n.generation WHERE n.is_open = 0"
+            return try tables.connection.first(sql) { $0.integer(0) } ?? 0
+        }
+    }
+
     /// The newest change: what `flush` waits for.
     package func currentSequence() throws(JournalError) -> ChangeSequence {
         try read { tables throws(JournalError) in try tables.currentSequence() }
