@@ -4,6 +4,7 @@
 internal import Base
 internal import Glibc
 internal import Platform
+internal import Synchronization
 
 /// Keeps the last of the state's disk for the journal, so that a full disk can still be cleared and written down.
 ///
@@ -32,6 +33,8 @@ final class DiskReserve: Sendable {
     private let relief: Relief
     /// The bytes that may be written before the disk is asked again.
     private let allowance = Lock<Int64>(0)
+    /// Somebody has waited in vain, and there was no room since.
+    private let isHopeless = Atomic(false)
 
     init(directory: String, relief: Relief = Relief()) {
         self.directory = directory
@@ -41,14 +44,17 @@ final class DiskReserve: Sendable {
     /// Counts `count` bytes about to be written; throws ENOSPC when they would touch the reserve and no room comes in
     /// time, and ends when the caller is being killed.
     ///
-    /// Files deleted a moment ago may still have their staging files: those go first.
-    func claim(_ count: Int64) throws(FileError) {
+    /// Files deleted a moment ago may still have their staging files: those go first. Once somebody has waited in vain
+    /// nobody does until there was room, or each file of a copy would cost the whole time. `mayWait`: false for bytes
+    /// whose program cannot be asked or killed any more.
+    func claim(_ count: Int64, mayWait: Bool = true) throws(FileError) {
         let end = monotonicSeconds() + relief.patience
         while true {
-            if let scarcity = grant(count) { return try slow(by: scarcity) }
+            if let scarcity = grant(count) { return mayWait ? try slow(by: scarcity) : () }
             if relief.reclaim(), grant(count) != nil { return }
             let left = end - monotonicSeconds()
-            guard left > 0, relief.isExpected(count) else {
+            guard mayWait, left > 0, !isHopeless.load(ordering: .relaxed), relief.isExpected(count) else {
+                if mayWait, relief.patience > 0, left <= 0 { isHopeless.store(true, ordering: .relaxed) }
                 throw .system(SystemError.make(ENOSPC, "write", directory))
             }
             try WriterPause.rest(min(0.1, left))
@@ -76,6 +82,7 @@ final class DiskReserve: Sendable {
             left = free == .max ? count : Self.share(of: free, atLeast: count)
             guard left >= count else { return nil }
             left -= count
+            if free - Self.reserve >= Self.largestShare { isHopeless.store(false, ordering: .relaxed) }
             return Self.scarcity(of: free)
         }
     }

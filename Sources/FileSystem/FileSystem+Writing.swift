@@ -16,7 +16,8 @@ extension FileSystem {
     /// Writes at an offset: `copy` puts the bytes of `range` into the file whose descriptor it gets and returns how
     /// many it wrote, or a negative errno.
     ///
-    /// `isWriteback`: the kernel took the bytes from a mapping's program long ago, so they do not wait for room.
+    /// `isWriteback`: the kernel took the bytes from a mapping's program long ago, so they do not wait for room: nobody could
+    /// end that, and the program's own end would wait for it.
     package func write(
         _ handle: FileHandle,
         _ range: ByteRange,
@@ -26,7 +27,7 @@ extension FileSystem {
         guard handle.isWritable else { throw .badHandle }
         guard range.upper <= Self.maximumSize else { throw .tooLarge }
         if !isWriteback { try stagingBound?.claim(range.count) }
-        try reserve.claim(range.count)
+        try reserve.claim(range.count, mayWait: !isWriteback)
         let inode = handle.inode
         let staging = try beginWrite(inode)
         // The number must stay this file's while it is written to, whatever happens to the inode meanwhile.

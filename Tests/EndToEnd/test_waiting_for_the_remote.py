@@ -277,6 +277,45 @@ def test_writers_wait_for_uploads_when_the_disk_is_full(make_instance, proxy, cl
         assert body(client, f"f{number}") == data
 
 
+@needs_root
+@pytest.mark.parametrize("flusher", [False, True])
+def test_a_kill_while_a_writer_waits_for_room_loses_nothing(make_instance, proxy, client, folder, stack, flusher):
+    """The disk is full of complete files that cannot be sent, and a further one waits, when the processes are killed."""
+    disk = SmallDisk(os.path.join(folder, "small"), "48m")
+    stack.callback(disk.unmount)
+    instance = make_instance(proxy.url)
+    stack.callback(instance.abandon)
+    instance.environment["MOORAGE_STATE_DIR"] = os.path.join(disk.path, "state")
+    mount = instance.mount("s3://bucket", None, "staging_wait=100s")
+    assert os.listdir(mount.path) == []
+    proxy.offline()
+    data = random_bytes(5, 8 * MIB)
+    for number in range(4):
+        with open(mount / f"f{number}", "wb") as file:
+            file.write(data)
+    program = "import sys; open(sys.argv[1], 'wb').write(bytes(8 << 20))"
+    writer = subprocess.Popen([sys.executable, "-c", program, mount / "late"], stderr=subprocess.DEVNULL)
+    wait_until(lambda: disk_is_full(disk), 20, "a full disk")
+    with pytest.raises(subprocess.TimeoutExpired):
+        writer.wait(2)
+    if flusher:
+        instance.kill_flusher()
+    mount.kill()
+    assert writer.wait(20) != 0
+    proxy.online()
+    mount.mount_again()
+    instance.flush()
+    for number in range(4):
+        assert body(client, f"f{number}") == data
+    assert body(client, "late") in (None, bytes(len(body(client, "late") or b""))), "something else than was written"
+
+
+def disk_is_full(disk):
+    """Whether there is no more room than the journal's own."""
+    status = os.statvfs(disk.path)
+    return status.f_bavail * status.f_frsize < 9 * MIB
+
+
 def test_at_the_staging_limit_writers_get_an_error_in_the_end_and_nothing_is_lost(instance, client, proxy):
     mount = instance.mount("s3://bucket", None, "staging_limit=16M", "staging_wait=0.5s")
     # What the folder holds must be known before the network goes away.

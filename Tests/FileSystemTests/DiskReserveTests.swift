@@ -60,4 +60,37 @@ import Testing
         #expect(patient.code == ENOSPC && patient.asked > 1)
         #expect(try claim(patience: 60, hopes: 0) == (ENOSPC, 1), "what nothing can help is told at once")
     }
+
+    /// Each file of a copy would take the whole time otherwise.
+    @Test func whereOneHasWaitedInVainOthersDoNot() throws {
+        let volume = try Volume()
+        let asked = Monitor(0)
+        let relief = DiskReserve.Relief(patience: 0.3, isExpected: { _ in note(asked) })
+        let reserve = DiskReserve(directory: volume.folder, relief: relief)
+        #expect(throws: FileError.self) { try reserve.claim(1 << 60) }
+        let count = asked.inspect { $0 }
+        #expect(count > 0)
+        #expect(throws: FileError.self) { try reserve.claim(1 << 60) }
+        #expect(asked.inspect { $0 } == count, "the second waited")
+        // There is room for less, and so hope again.
+        try reserve.claim(100 << 20)
+        #expect(throws: FileError.self) { try reserve.claim(1 << 60) }
+        #expect(asked.inspect { $0 } > count)
+    }
+
+    @Test func bytesOfMappingsDoNotWait() throws {
+        let volume = try Volume()
+        let asked = Monitor(0)
+        let relief = DiskReserve.Relief(patience: 60, isExpected: { _ in note(asked) })
+        #expect(throws: FileError.self) {
+            try DiskReserve(directory: volume.folder, relief: relief).claim(1 << 60, mayWait: false)
+        }
+        #expect(asked.inspect { $0 } == 0)
+    }
+}
+
+/// Notes that there is hope, as often as it was asked for.
+private func note(_ asked: Monitor<Int>) -> Bool {
+    asked.update { $0 += 1 }
+    return true
 }
