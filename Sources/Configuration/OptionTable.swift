@@ -321,7 +321,13 @@ extension OptionName {
                 "What the last writer's close waits for: that the content is kept here, or that it is at the remote."
             )
         default:
-            row(.seconds(0...3600), .policy, "1s", "TIME", "How long the kernel may keep names and attributes.")
+            row(
+                .seconds(0...3600),
+                .policy,
+                "1s",
+                "TIME",
+                "How long the kernel may keep names and attributes; not longer than metadata_age, unless that is 0."
+            )
         }
     }
 

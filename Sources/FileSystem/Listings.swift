@@ -42,6 +42,17 @@ final class Listings: Sendable {
         }
     }
 
+    /// For how long the names of a folder are believed still, in seconds.
+    ///
+    /// Without a listing that counts they come from one that is under way, or were asked for one by one just now.
+    func remainingAge(of folder: ObjectKey, age: Double) -> Double {
+        state.inspect { state in
+            guard let listed = state.listed[folder] else { return age }
+            let rest = listed.at + max(age, listed.cost * 20) - monotonicSeconds()
+            return rest > 0 ? rest : age
+        }
+    }
+
     /// When the listing of a folder began that is still believed in `margin` seconds, in monotonic seconds.
     func time(of folder: ObjectKey, age: Double, margin: Double) -> Double? {
         state.inspect { state in

@@ -55,12 +55,13 @@ extension Operations {
         guard let handle = handle(info, DirectoryHandle.self) else { return request.fail(.badHandle) }
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 16)
         defer { buffer.deallocate() }
+        let lifetime = withStatus ? request.fileSystem.lifetime(in: handle) : 0
         var used = 0
         do throws(FileError) {
             try request.interruptible { () throws(FileError) in
                 try request.fileSystem.readDirectory(handle, from: Int(offset), withStatus: withStatus) { entry in
                     let room = UnsafeMutableRawBufferPointer(rebasing: buffer[used...])
-                    let count = add(entry, request, to: room, withStatus: withStatus)
+                    let count = add(entry, request, to: room, withStatus ? lifetime : nil)
                     guard count <= room.count else { return false }
                     used += count
                     return true
@@ -73,16 +74,18 @@ extension Operations {
     }
 
     /// Appends an entry; returns the space it takes, which is more than `room` when it did not fit.
+    ///
+    /// With its attributes when there is a `lifetime` of theirs, in seconds.
     private static func add(
         _ entry: DirectoryEntry,
         _ request: Request,
         to room: UnsafeMutableRawBufferPointer,
-        withStatus: Bool
+        _ lifetime: Double?
     ) -> Int {
         withUnsafeTemporaryAllocation(of: CChar.self, capacity: entry.name.bytes.count + 1) { text in
             for (index, byte) in entry.name.bytes.enumerated() { text[index] = CChar(bitPattern: byte) }
             text[entry.name.bytes.count] = 0
-            return add(entry, text.baseAddress, request, to: room, withStatus: withStatus)
+            return add(entry, text.baseAddress, request, to: room, lifetime)
         }
     }
 
@@ -91,13 +94,13 @@ extension Operations {
         _ text: UnsafePointer<CChar>?,
         _ request: Request,
         to room: UnsafeMutableRawBufferPointer,
-        withStatus: Bool
+        _ lifetime: Double?
     ) -> Int {
         let target = room.baseAddress?.assumingMemoryBound(to: CChar.self)
-        if withStatus {
+        if let lifetime {
             var parameters = fuse_entry_param()
             if let status = entry.status {
-                parameters = request.entryParameters(status)
+                parameters = request.entryParameters(status, lifetime: lifetime)
             } else {
                 // No inode number: a name only, the kernel looks it up when it needs more.
                 parameters.attr.st_mode = entry.type

@@ -29,20 +29,22 @@ extension Operations {
     }
 
     private static func lookup(_ request: Request, _ parent: fuse_ino_t, _ text: UnsafePointer<CChar>?) {
+        // From before the look, which asks the remote when that time is over.
+        let lifetime = request.fileSystem.lifetime(in: parent)
         do throws(FileError) {
             let status = try request.interruptible { () throws(FileError) in
                 try request.fileSystem.lookup(parent, name(text))
             }
-            var parameters = request.entryParameters(status)
+            var parameters = request.entryParameters(status, lifetime: lifetime)
             if fuse_reply_entry(request.raw, &parameters) != 0 {
                 request.fileSystem.forget(parameters.ino, count: 1)
             }
         } catch {
             guard case .noEntry = error else { return request.fail(error) }
-            request.bridge.kernelNames.noteMissing(parent, name(text), for: request.bridge.options.kernelAge)
+            request.bridge.kernelNames.noteMissing(parent, name(text), for: lifetime)
             // Inode 0 lets the kernel remember that the name does not exist.
             var nothing = fuse_entry_param()
-            nothing.entry_timeout = request.bridge.options.kernelAge
+            nothing.entry_timeout = lifetime
             _ = fuse_reply_entry(request.raw, &nothing)
         }
     }

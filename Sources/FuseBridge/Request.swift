@@ -91,13 +91,14 @@ struct Request {
         }
     }
 
-    func entryParameters(_ status: InodeStatus) -> fuse_entry_param {
+    /// `lifetime`: how long the kernel may keep it, in seconds; what was made here just now for as long as anything.
+    func entryParameters(_ status: InodeStatus, lifetime: Double? = nil) -> fuse_entry_param {
         var parameters = fuse_entry_param()
         parameters.ino = status.number
         parameters.generation = 1
         parameters.attr = status.stat
-        parameters.attr_timeout = bridge.options.kernelAge
-        parameters.entry_timeout = bridge.options.kernelAge
+        parameters.attr_timeout = lifetime ?? bridge.options.kernelAge
+        parameters.entry_timeout = parameters.attr_timeout
         return parameters
     }
 }

@@ -69,6 +69,18 @@ def test_a_folder_is_refreshed_with_all_below_it(instance, believing):
     assert shows(believing / "other") == NEW
 
 
+def test_the_kernel_keeps_nothing_longer_than_it_is_believed(instance, client):
+    for name in ("changed", "deleted", "below/changed"):
+        client.put_object(Bucket="bucket", Key=f"one/{name}", Body=b"old")
+    instance.configure(metadata_age="2s", kernel_age="1h")
+    mount = instance.mount("s3://bucket")
+    assert shows(mount / "one") == OLD
+    for name in ("changed", "new", "below/changed", "below/new"):
+        client.put_object(Bucket="bucket", Key=f"one/{name}", Body=b"of others")
+    client.delete_object(Bucket="bucket", Key="one/deleted")
+    wait_until(lambda: shows(mount / "one") == NEW, 60, "all that changed to be seen")
+
+
 def test_files_are_refreshed_by_their_paths(instance, believing):
     instance.run("cache", "refresh", believing / "one/changed", believing / "other/below/new")
     assert read(believing / "one/changed") == b"of others"
