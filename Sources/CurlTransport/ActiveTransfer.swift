@@ -82,6 +82,12 @@ final class ActiveTransfer {
         return Int64(count)
     }
 
+    /// What went either way so far, in bytes of bodies.
+    var moved: Int64 { bytesSent + bytesReceived }
+
+    /// Whether it has to be answered in full in a set time.
+    var isUrgent: Bool { request.totalTimeout != nil }
+
     /// Whether the connection stands and the request is under way.
     var hasBegun: Bool {
         var time: curl_off_t = 0

@@ -29,6 +29,10 @@ final class TransportEngine {
     private var movedAt = -Double.infinity
     /// How long nothing may move for all of them to count as standing still, in seconds.
     private static let standstill = 1.0
+    /// The same of those transfers alone that have to be answered in time.
+    private var urgent: (moved: Int64, hasCompleted: Bool, movedAt: Double) = (0, false, -.infinity)
+    /// How long none of these may get on, in seconds: one answer on a slow line may take so long.
+    private static let urgentStandstill = 5.0
     private var isStopping = false
 
     init(_ configuration: TransportConfiguration, _ mailbox: TransportMailbox) throws(SystemError) {
@@ -156,7 +160,10 @@ final class TransportEngine {
             let code = moorage_curl_message_result(message)
             guard let transfer = active.removeValue(forKey: handle) else { continue }
             curl_multi_remove_handle(mailbox.multi, handle)
-            if code == CURLE_OK { hasCompleted = true }
+            if code == CURLE_OK {
+                hasCompleted = true
+                urgent.hasCompleted = urgent.hasCompleted || transfer.isUrgent
+            }
             transfer.finish(code)
         }
     }
@@ -181,12 +188,19 @@ final class TransportEngine {
     }
 
     /// Whether transfers get on, or wait for nothing but our own limits.
+    ///
+    /// Those that have to be answered in time have connections that no others take: when they wait behind such that are never
+    /// answered, bytes that come elsewhere do not help them.
     private func isMoving(_ now: Double) -> Bool {
-        let count = active.values.reduce(0) { $0 + $1.bytesSent + $1.bytesReceived }
+        let count = active.values.reduce(0) { $0 + $1.moved }
         let isHeld = active.values.contains { $0.shares.values.contains { $0.hasWaited } }
         if hasCompleted || count > moved || isHeld { movedAt = now }
         (moved, hasCompleted) = (count, false)
-        return now - movedAt < Self.standstill
+        let running = active.values.filter { $0.isUrgent && $0.hasBegun }
+        let urgentCount = running.reduce(0) { $0 + $1.moved }
+        if urgent.hasCompleted || urgentCount > urgent.moved || running.isEmpty || isHeld { urgent.movedAt = now }
+        (urgent.moved, urgent.hasCompleted) = (urgentCount, false)
+        return now - movedAt < Self.standstill && now - urgent.movedAt < Self.urgentStandstill
     }
 
     private func end(_ transfer: ActiveTransfer, _ error: TransferError) {

@@ -422,6 +422,34 @@ import Testing
     @Test func whoWaitsForAConnectionOnWhichNothingMovesWaitsForTheRemote() throws {
         #expect(try failureBehind("") == .unreachable)
     }
+
+    /// Bytes come on one connection, and on the other a request in time is never answered.
+    @Test func whoWaitsBehindWhatIsNeverAnsweredWaitsForTheRemote() throws {
+        let isOver = Monitor(false)
+        let server = try ScriptedServer { connection, number in
+            guard connection.request() != nil else { return }
+            if number == 1 { connection.write("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n") }
+            while isOver.wait(timeout: 0.1, until: { $0 ? true : nil }) == nil {
+                if number == 1 { connection.write("a") }
+            }
+        }
+        defer { isOver.update { $0 = true } }
+        var configuration = TransportConfiguration()
+        configuration.connectionsPerHost = 2
+        let transport = try CurlTransport(configuration: configuration)
+        let body = EndObserver()
+        transport.start(TransferRequest(method: "GET", url: server.url), delegate: body)
+        _ = server.heads.wait(timeout: 10) { $0.isEmpty ? nil : true }
+        var stuck = TransferRequest(method: "GET", url: server.url)
+        stuck.totalTimeout = 600
+        transport.start(stuck, delegate: EndObserver())
+        _ = server.heads.wait(timeout: 10) { $0.count == 2 ? true : nil }
+        var request = TransferRequest(method: "GET", url: server.url)
+        request.totalTimeout = 1
+        #expect(throws: TransferError.self) { try transport.perform(request) }
+        #expect(body.end.inspect { $0 } == nil)
+        #expect(server.heads.inspect { $0.count } == 2)
+    }
 }
 
 /// Notes how a transfer ends.
