@@ -45,9 +45,11 @@ extension FileSystem {
         let start = position
         while true {
             let begun = journal.begunTransactions
-            guard let ground = try prepare(stream, position - 2, handle.inode, withStatus) else { return }
+            // A name that is gone meanwhile is given no more.
+            let looks = withStatus ? true : try ground() != stream.ground
+            guard let ground = try prepare(stream, position - 2, handle.inode, looks) else { return }
             let hasRoom = namespace.shared {
-                give(stream, from: &position, handle.inode, withStatus ? (ground, begun) : nil, body)
+                give(stream, from: &position, handle.inode, looks ? (ground, begun) : nil, withStatus, body)
             }
             if !hasRoom || (position > start && stream.mayHaveToWait(position - 2)) { return }
         }
@@ -61,15 +63,16 @@ extension FileSystem {
     /// How many names are taken from a stream at once.
     private static let batch = 64
 
-    /// Gives entries, on a ground with what the kernel may know of them, while that is at hand; false when one did not
-    /// fit.
+    /// Gives entries, on a ground those that are there still, while that is at hand; false when one did not fit.
     ///
-    /// The ground comes with how many transactions had begun before it was looked at.
+    /// The ground comes with how many transactions had begun before it was looked at. `withStatus`: with what the kernel may know
+    /// of them.
     private func give(
         _ stream: DirectoryStream,
         from position: inout Int,
         _ folder: Inode,
         _ ground: (listing: ListingGround, begun: Int)?,
+        _ withStatus: Bool,
         _ body: (DirectoryEntry) -> Bool
     ) -> Bool {
         let path = table.path(of: folder.number)
@@ -80,7 +83,13 @@ extension FileSystem {
                 var entry = DirectoryEntry(name: name, type: type, status: nil, next: position + 1)
                 if let ground, let path {
                     guard let presence else { return true }
-                    entry.status = status(of: presence, folder.number, name, path.appending(name), ground.begun)
+                    if isGone(presence, path.appending(name)) {
+                        position += 1
+                        continue
+                    }
+                    if withStatus {
+                        entry.status = status(of: presence, folder.number, name, path.appending(name), ground.begun)
+                    }
                 }
                 entry.number = entry.status?.number ?? table.child(folder.number, name)?.number
                 guard body(entry) else {
@@ -90,6 +99,12 @@ extension FileSystem {
                 position += 1
             }
         }
+    }
+
+    /// Whether nothing is under a name for sure: what could not be looked at counts as there.
+    private func isGone(_ presence: Presence, _ path: ObjectKey) -> Bool {
+        guard case .absent = presence, case .absent? = try? self.presence(path) else { return false }
+        return true
     }
 
     /// What the kernel may know of a name, which it then knows once more; nil where a request would be needed first: a
