@@ -258,33 +258,40 @@ class Bench:
             "list", "s3://bench/many", "-o", f"endpoint={subject.url}")))
 
     def a_million(self):
-        """A bucket of a million objects, whose listings are made up, in a hundred folders."""
-        bucket = GeneratedBucket(FOLDERS, OBJECTS)
+        """A bucket of a million objects, whose listings are made up, in a hundred folders; then 64 streams in that mount."""
+        bucket = GeneratedBucket(FOLDERS, OBJECTS, streams=STREAMS, size=STREAM)
         subject = self.fresh(Moorage, bucket, bucket="bucket")
         self.figures.add("million mount", subject.name, timed(subject.start))
         try:
             found = []
             self.figures.add("million find", subject.name, timed(lambda: found.append(run(
                 ["sh", "-c", 'find "$1" -type f | wc -l', "sh", subject.point]).stdout)))
-            if int(found[0]) != FOLDERS * OBJECTS:
-                raise RuntimeError(f"find counted {found[0].strip()} of {FOLDERS * OBJECTS}")
+            if int(found[0]) != FOLDERS * OBJECTS + STREAMS:
+                raise RuntimeError(f"find counted {found[0].strip()} of {FOLDERS * OBJECTS + STREAMS}")
             self.figures.add("million memory", subject.name, peak_memory(subject.pid()))
             self.figures.add("million catalog", subject.name, subject.catalog_bytes() / FOLDERS / OBJECTS)
+            self.read_streams(subject)
+            self.figures.add("million streams", subject.name, peak_memory(subject.pid()))
         finally:
             subject.stop()
             bucket.stop()
+
+    @staticmethod
+    def read_streams(subject):
+        """Reads all streams at once."""
+        paths = [os.path.join(subject.point, f"stream-{index}") for index in range(STREAMS)]
+        with concurrent.futures.ThreadPoolExecutor(STREAMS) as pool:
+            try:
+                list(pool.map(read_through, paths))
+            except OSError as problem:
+                raise RuntimeError(f"64 streams of {subject.name}: {problem}") from problem
 
     def memory(self):
         for kind in (Moorage, Rclone):
             subject = self.fresh(kind, self.server)
             subject.start()
             try:
-                paths = [os.path.join(subject.point, f"stream-{index}") for index in range(STREAMS)]
-                with concurrent.futures.ThreadPoolExecutor(STREAMS) as pool:
-                    try:
-                        list(pool.map(read_through, paths))
-                    except OSError as problem:
-                        raise RuntimeError(f"64 streams of {kind.name}: {problem}") from problem
+                self.read_streams(subject)
                 self.figures.add("memory of 64 streams", kind.name, peak_memory(subject.pid()))
             finally:
                 subject.stop()
@@ -333,6 +340,7 @@ ROWS = [
     ("million mount", "mounting a million objects, seconds", 1, False, 1),
     ("million find", "find through them, seconds", None, False, None),
     ("million memory", "memory after it, MiB", 512, False, 1),
+    ("million streams", "memory after 64 streams beside them, MiB", 512, False, 1),
     ("million catalog", "bytes of the catalog an object", 400, False, 1),
     ("memory of one stream", "memory of one stream, MiB", 128, False, 1),
     ("memory of 64 streams", "memory of 64 streams, MiB", 512, False, 1),
