@@ -195,10 +195,15 @@ extension FileSystem {
                     durable: true
                 )
             }
-            inode.state.withLock { state in
+            let wasOverSynced = inode.state.withLock { state in
                 state.recorded = max(state.recorded, open.revision)
                 state.synced = open.revision
+                state.syncedEnd = open.map.extents.upperBound
+                defer { state.isOverSynced = false }
+                return state.isOverSynced
             }
+            // The file of what was synced before is not needed any more.
+            if wasOverSynced { committer.changed() }
         case .sealed(let generation):
             let doubtful = try translating { try journal.markSynced(generation.map { [$0] } ?? []) }
             if !doubtful.isEmpty { throw .writeFailed }

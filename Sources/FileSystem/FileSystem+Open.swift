@@ -226,6 +226,7 @@ extension Inode {
             state.isWritable = isWritable
             // Nobody knows what was synced of it.
             state.synced = -1
+            state.syncedEnd = isWritable ? .max : 0
             return true
         }
     }

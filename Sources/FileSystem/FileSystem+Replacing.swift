@@ -30,7 +30,7 @@ extension FileSystem {
         guard inode.kind == .file, let generation = state.content.generation, !state.isDetached else { return false }
         return try translating {
             guard let old = try journal.node(at: path)?.generation, old.id != generation,
-                try journal.survivesPowerLoss(old.id)
+                try journal.survivesPowerLoss(old.id, orBelow: true)
             else { return false }
             if state.isWritable, state.revision != state.synced { return true }
             // What has no record any more is at the remote.

@@ -55,32 +55,6 @@ extension FileSystem {
         return count
     }
 
-    /// Cuts or extends a file; recorded at once when nobody has it open for writing.
-    ///
-    /// `isOpening`: a handle that will write was opened with it.
-    func truncate(_ inode: Inode, to size: Int64, isOpening: Bool = false) throws(FileError) {
-        guard size <= Self.maximumSize else { throw .tooLarge }
-        try load(inode)
-        let staging = try beginWrite(inode, replacing: size == 0)
-        do throws(SystemError) {
-            try staging.descriptor.truncate(to: size)
-        } catch {
-            try endChange(inode)
-            throw .system(error)
-        }
-        let isOpen = inode.state.withLock { state in
-            state.activeWrites -= 1
-            staging.checksums.forget(ByteRange(size, .max))
-            state.content.map.truncate(to: size)
-            state.revision += 1
-            state.noteContentChange()
-            return state.writers > 0
-        }
-        try forgetFailure(of: inode, staging)
-        // What close(2) completed stays complete while its handle is on the way: a flush of uploads has to wait for it.
-        if !isOpen || (!isOpening && flushed.holds(inode)) { try recordContent(of: inode, sealing: true) }
-    }
-
     /// Counts off a change that came to nothing, and completes the file when no writer is left who would.
     func endChange(_ inode: Inode) throws(FileError) {
         let isOpen = inode.state.withLock { state in
@@ -88,19 +62,6 @@ extension FileSystem {
             return state.writers > 0
         }
         if !isOpen { try recordContent(of: inode, sealing: true) }
-    }
-
-    /// A file that is made anew from nothing has none of the bytes that a sync failed for.
-    private func forgetFailure(of inode: Inode, _ staging: StagingFile) throws(FileError) {
-        let isDone = inode.state.withLock { state in
-            guard state.lastingFailure != nil, state.content.map.extents.isEmpty else { return false }
-            return state.activeWrites == 0
-        }
-        guard isDone else { return }
-        // The record of it takes the doubt from the journal.
-        try recordContent(of: inode, sealing: false)
-        staging.becameEmpty()
-        inode.state.withLock { $0.failure = nil }
     }
 
     /// Makes a file's content writable and counts a write; the caller counts it off.
@@ -236,6 +197,8 @@ extension FileSystem {
             state.isLoaded = true
             state.isWritable = true
             state.synced = state.revision
+            state.syncedEnd = generation.syncedEnd
+            state.isOverSynced = generation.isOverContent
             if generation.doubt != .none {
                 state.failure = Inode.SyncFailure(generation: generation.id, isOfData: true)
             }

@@ -58,6 +58,10 @@ final class Inode: Sendable {
         /// The revision at the last sync, or when the content was opened for changes: nothing was written since while
         /// it is the present one.
         var synced: Int64 = 0
+        /// The end of the bytes of the open content that power loss would bring back, in bytes; `.max`: nobody knows.
+        var syncedEnd: Int64 = 0
+        /// Power loss would bring back an older content, which can go once the open one is synced.
+        var isOverSynced = false
         /// The rows under which the file system knows it as open.
         var openRows: [NodeID] = []
         /// Open handles, those for writing among them, and writes under way.

@@ -152,7 +152,7 @@ package final class Journal: Sendable {
 
 extension JournalError {
     /// A failed system call on the journal's files.
-    init(system error: SystemError) {
+    package init(system error: SystemError) {
         let kind: Kind =
             switch error.code {
             case ENOSPC, EDQUOT: .full

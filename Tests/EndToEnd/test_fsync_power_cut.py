@@ -210,6 +210,51 @@ def test_what_close_acknowledged_survives_sigkill(server, proxy, instance, clien
         assert client.get_object(Bucket="bucket", Key=f"f{number:03}")["Body"].read() == expected(seed, number)
 
 
+def cut_by_another(path, file):
+    os.close(os.open(path, os.O_WRONLY | os.O_TRUNC))
+    return 0
+
+
+CUTS = {
+    "to nothing": lambda path, file: os.ftruncate(file, 0) or 0,
+    "by another": cut_by_another,
+    "to a part": lambda path, file: os.ftruncate(file, 1000) or 1000,
+}
+
+
+@pytest.mark.limit(120)
+@pytest.mark.parametrize("cut", CUTS)
+def test_what_was_written_after_a_cut_survives_sigkill(cut, proxy, instance, client, seed):
+    """Only power loss brings back what was synced before: a kill leaves what became of it."""
+    mount = instance.mount("s3://bucket")
+    assert os.listdir(mount.path) == []
+    proxy.offline()
+    contents, files = {}, []
+    for number, count in enumerate((0, 10, 5000, 200_000)):
+        before, written = expected(seed, number)[:5000].ljust(5000, b"-"), random_bytes(seed + number, count)
+        path = mount / f"f{number}"
+        files.append(os.open(path, os.O_CREAT | os.O_RDWR, 0o644))
+        os.write(files[-1], before)
+        os.fsync(files[-1])
+        start = CUTS[cut](path, files[-1])
+        os.pwrite(files[-1], written, start)
+        contents[f"f{number}"] = before[:start] + written
+    # Past the moment in which closes are gathered.
+    time.sleep(1.2)
+    instance.kill_flusher()
+    kill(mount.pid)
+    for file in files:
+        with contextlib.suppress(OSError):
+            os.close(file)
+    instance.abandon()
+    mount = mount.mount_again()
+    assert {name: read(mount / name) for name in os.listdir(mount.path)} == contents
+    proxy.online()
+    wait_until(lambda: is_reached(mount), 30, "the mount to reach the remote")
+    instance.flush()
+    assert objects(client, {}) == contents
+
+
 @pytest.mark.limit(120)
 def test_a_file_open_for_writing_at_the_kill_is_never_torn_at_the_remote(server, proxy, instance, client, seed):
     """A rewrite that was not closed does not replace the remote object by a part of itself."""

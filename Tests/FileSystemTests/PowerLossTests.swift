@@ -70,6 +70,121 @@ import Testing
         #expect(try volume.content("f") == [1, 2, 3])
     }
 
+    // MARK: Open files with synced bytes that are cut
+
+    private enum Cut: CaseIterable, Sendable {
+        case byTruncation
+        case byAnotherHandle
+    }
+
+    private func cut(_ name: String, _ how: Cut) throws {
+        switch how {
+        case .byTruncation: try setSize(name, 0)
+        case .byAnotherHandle: _ = try volume.open(name, write: true, truncate: true)
+        }
+    }
+
+    private func setSize(_ name: String, _ size: Int64) throws {
+        _ = try volume.files.setAttributes(volume.number(name), AttributeChanges(), size: size)
+    }
+
+    private func openSynced(_ name: String, _ bytes: [UInt8]) throws -> FileHandle {
+        let handle = try volume.create(name)
+        try volume.write(handle, bytes, at: 0)
+        try volume.files.synchronize(handle)
+        return handle
+    }
+
+    private func stagingFiles() throws -> Int { try Files.names(in: volume.folder + "/state/staging").count }
+
+    @Test(arguments: Cut.allCases, [[], [9], [9, 8, 7, 6, 5]])
+    private func whatWasSyncedBeforeACutToNothingComesBack(how: Cut, written: [UInt8]) throws {
+        let handle = try openSynced("f", [1, 2, 3])
+        try cut("f", how)
+        if !written.isEmpty { try volume.write(handle, written, at: 0) }
+        #expect(try volume.content("f") == written)
+        try losePower()
+        #expect(try volume.content("f") == [1, 2, 3])
+    }
+
+    @Test(arguments: Cut.allCases, [[], [9], [9, 8, 7, 6, 5]])
+    private func aKillLeavesWhatWasWrittenAfterACutToNothing(how: Cut, written: [UInt8]) throws {
+        let handle = try openSynced("f", [1, 2, 3])
+        try cut("f", how)
+        if !written.isEmpty { try volume.write(handle, written, at: 0) }
+        try volume.mountAgain(metadataAge: 100, boot: "one")
+        #expect(try volume.content("f") == written)
+    }
+
+    @Test func whatIsSyncedAfterACutToNothingTakesThePlaceOfWhatWasBefore() throws {
+        let handle = try openSynced("f", [1, 2, 3])
+        for byte in UInt8(10)..<20 {
+            try setSize("f", 0)
+            try volume.write(handle, [byte], at: 0)
+            try volume.files.synchronize(handle)
+            volume.files.committer.reclaim(everything: false)
+            #expect(try stagingFiles() == 1)
+        }
+        try volume.write(handle, [7], at: 1)
+        try losePower()
+        #expect(try volume.content("f") == [19])
+    }
+
+    @Test func aCutToNothingThatIsClosedCountsOnceItIsSynced() throws {
+        let handle = try openSynced("f", [1, 2, 3])
+        try setSize("f", 0)
+        try volume.close(handle)
+        _ = try volume.files.committer.synchronizeAll()
+        try losePower()
+        #expect(try volume.content("f") == [])
+    }
+
+    /// Where the new bytes stand was something else, which was synced.
+    @Test(arguments: [true, false]) func whatIsWrittenBehindACutIsNotTakenForWhatWasThere(isOpen: Bool) throws {
+        var handle = try openSynced("f", [1, 2, 3, 4, 5])
+        if !isOpen {
+            try volume.close(handle)
+            _ = try volume.files.committer.synchronizeAll()
+        }
+        try setSize("f", 2)
+        if !isOpen { handle = try volume.open("f", write: true) }
+        try volume.write(handle, [9, 9, 9], at: 2)
+        #expect(try volume.content("f") == [1, 2, 9, 9, 9])
+        try losePower()
+        #expect(try volume.content("f") == [1, 2])
+    }
+
+    @Test func aKillLeavesWhatIsWrittenBehindACut() throws {
+        let handle = try openSynced("f", [1, 2, 3, 4, 5])
+        try setSize("f", 2)
+        try volume.write(handle, [9, 9, 9, 9], at: 2)
+        try volume.mountAgain(metadataAge: 100, boot: "one")
+        #expect(try volume.content("f") == [1, 2, 9, 9, 9, 9])
+    }
+
+    @Test func aFileSetAsideGoesWithItsName() throws {
+        let handle = try openSynced("f", [1, 2, 3])
+        try setSize("f", 0)
+        try volume.write(handle, [9], at: 0)
+        try volume.unlink("f")
+        #expect(try volume.read(handle, ByteRange(0, 5)) == [9])
+        volume.files.release(handle)
+        volume.files.committer.reclaim(everything: true)
+        #expect(try stagingFiles() == 0)
+    }
+
+    /// What replaces it would be lost with it otherwise.
+    @Test func aFileThatTakesTheNameOfOneSetAsideIsSafe() throws {
+        let handle = try openSynced("f", [1, 2, 3])
+        try setSize("f", 0)
+        try volume.write(handle, [9], at: 0)
+        let new = try volume.create("new")
+        try volume.write(new, [4, 5], at: 0)
+        try volume.rename("new", "f")
+        try losePower()
+        #expect(try volume.content("f") == [4, 5])
+    }
+
     // MARK: Descriptors with duplicates
 
     /// As shells redirect output: the descriptor that the file was opened with is closed before the program starts.

@@ -41,6 +41,7 @@ import Testing
         for seed in Self.seeds(2_000_001) { try losePower(seed, &seen) }
         guard Self.only == nil else { return }
         #expect(seen["compared", default: 0] > 0)
+        #expect(seen["set-aside", default: 0] > 0)
         #expect(seen["check", default: 0] > 0)
     }
 
@@ -63,6 +64,7 @@ import Testing
             seen["compared", default: 0] += point.model.keys.filter(isUntouched).count
             try after.finish()
             seen.merge(after.seen) { $0 + $1 }
+            seen["set-aside", default: 0] += world.seen["set-aside", default: 0]
         } catch {
             Issue.record(
                 "seed \(seed): \(error)\n  \((trace.isEmpty ? world.trace : trace).suffix(60).joined(separator: "\n  "))"

@@ -109,6 +109,7 @@ extension World {
         note("truncate \(path)")
         let cutsAll = random.chance(40)
         try openForWriting(path, replacing: cutsAll)
+        if cutsAll { try setAside(path) }
         guard var file = open[path] else { return }
         let size = cutsAll ? 0 : random.below(file.content.count + 8)
         file.map.truncate(to: Int64(size))
@@ -119,6 +120,17 @@ extension World {
         open[path] = file
         updateModel(path, file.content, nil)
         if random.chance(60) { try seal(path) }
+    }
+
+    /// What was synced of an open file stays until its new content is.
+    private func setAside(_ path: ObjectKey) throws {
+        guard var file = open[path] else { return }
+        guard let new = try journal.setAsideSynced(file.node, file.generation) else { return }
+        note("set-aside \(path)")
+        file.generation = new.id
+        file.map = new.content
+        file.checksums = ChecksumList()
+        open[path] = file
     }
 
     func updateModel(_ path: ObjectKey, _ content: [UInt8], _ modified: Timestamp?) {

@@ -27,11 +27,15 @@ extension Journal {
         }
     }
 
-    /// Whether power loss leaves bytes of a generation that are only here: those of now, or of an earlier sync.
-    package func survivesPowerLoss(_ id: GenerationID) throws(JournalError) -> Bool {
+    /// Whether power loss leaves bytes of a generation that are only here: those of now, or of an earlier sync; with
+    /// `orBelow` also those of the generation that it is over.
+    package func survivesPowerLoss(_ id: GenerationID, orBelow: Bool = false) throws(JournalError) -> Bool {
         try read(.generation(id)) { tables throws(JournalError) in
-            let sql = "SELECT 1 FROM generation WHERE id = ? AND (is_synced = 1 OR length(synced_extents) > 0)"
-            return try tables.connection.exists(sql, [.integer(id.value)])
+            let sql = """
+                SELECT 1 FROM generation g LEFT JOIN generation b ON b.id = g.underlay_generation AND ?2
+                WHERE g.id = ?1 AND (g.is_synced = 1 OR length(g.synced_extents) > 0 OR length(b.synced_extents) > 0)
+                """
+            return try tables.connection.exists(sql, [.integer(id.value), .integer(orBelow)])
         }
     }
 

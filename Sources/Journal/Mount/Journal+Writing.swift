@@ -50,12 +50,14 @@ extension Journal {
             guard node.kind == .file, let generation = node.generation else {
                 throw JournalError(.constraint, "journal: the path is no file")
             }
-            guard generation.isSealed else { return node }
-            let opened = try change.tables.reopen(generation, replacing: replacing, isDurable: isDurable)
-            guard let opened else { return nil }
-            node.generation = opened
-            node.isOpen = true
-            try change.tables.update(node)
+            if generation.isSealed {
+                let opened = try change.tables.reopen(generation, replacing: replacing, isDurable: isDurable)
+                guard let opened else { return nil }
+                node.generation = opened
+                node.isOpen = true
+                try change.tables.update(node)
+            }
+            if let id = node.generation?.id { node.generation?.syncedEnd = try change.tables.syncedEnd(of: id) }
             return node
         }
     }
@@ -168,7 +170,7 @@ extension Tables {
             "SELECT 1 FROM transfer WHERE generation = ?1 UNION SELECT 1 FROM generation WHERE underlay_generation = ?1",
             [.integer(generation.id.value)]
         )
-        let holdsSyncedBytes = replacing ? try hasSyncedBytes(generation.id) : false
+        let holdsSyncedBytes = replacing ? try syncedEnd(of: generation.id) > 0 : false
         if isInUse || holdsSyncedBytes {
             let content = ContentMap(size: generation.size, underlayLength: generation.size)
             return try insertGeneration(content, .generation(generation.id), isSealed: false)
@@ -181,12 +183,6 @@ extension Tables {
         opened.checksums = .none
         opened.isReopened = true
         return opened
-    }
-
-    /// Whether power loss goes back to bytes in a generation's staging file.
-    private func hasSyncedBytes(_ id: GenerationID) throws(JournalError) -> Bool {
-        let sql = "SELECT 1 FROM generation WHERE id = ? AND length(synced_extents) > 0"
-        return try connection.exists(sql, [.integer(id.value)])
     }
 
     /// Puts a row whose newest generation shows nothing but the one below back onto that.

@@ -13,8 +13,12 @@ private struct Evidence {
     /// What power loss leaves for sure; nil when nothing ever was.
     let synced: ContentMap?
     let file: StagingFile?
-    /// Of a new file that is open: what was written to it since it was recorded.
+    /// It is open, and nothing shows but what was written to it: a new file, or one that was cut to nothing.
+    let isNew: Bool
+    /// Of such a one: what was written to it since it was recorded.
     let written: [ByteRange]
+    /// The size that the content below it was recovered with; nil when it is over no other.
+    let sizeBelow: Int64?
     /// The row that has it, if any.
     let node: JournalNode?
 }
@@ -75,21 +79,29 @@ extension Recovery {
         let facts = try tables.connection.first(sql, [.integer(id.value)]) { row throws(JournalError) in
             (row.bool(0), row.isNull(1) ? nil : try Self.content(row))
         }
-        let isNew = generation.underlay == .none && !generation.isSealed
+        let isRecorded = facts?.0 ?? false
+        let isNew = !generation.isSealed && (generation.underlay == .none || isRecorded && generation.isCutFromContent)
         let path = journal.stagingPath(id)
         do throws(SystemError) {
             let file = try StagingFile(path)
             return Evidence(
                 generation: generation,
-                isRecorded: facts?.0 ?? false,
+                isRecorded: isRecorded,
                 synced: facts?.1,
                 file: file,
+                isNew: isNew,
                 written: isNew ? try file?.written(path, besides: generation.content.extents) ?? [] : [],
+                sizeBelow: try sizeBelow(generation),
                 node: try? tables.nodes("WHERE n.generation = ?", [.integer(id.value)]).first
             )
         } catch {
             throw JournalError(system: error)
         }
+    }
+
+    private func sizeBelow(_ generation: Generation) throws(SystemError) -> Int64? {
+        guard case .generation(let below) = generation.underlay else { return nil }
+        return (try? tables.generation(below))?.size
     }
 
     private static func content(_ row: Row) throws(JournalError) -> ContentMap {
@@ -105,7 +117,7 @@ extension Recovery {
         let generation = evidence.generation
         if isNewBoot, !generation.isSynced {
             guard let synced = evidence.synced else { return .lose }
-            return .restore(clipped(synced, evidence.file), isSynced: true)
+            return .restore(shown(clipped(synced, evidence.file), evidence), isSynced: true)
         }
         let length = evidence.file?.length ?? 0
         if generation.isSealed {
@@ -116,12 +128,10 @@ extension Recovery {
             return .restore(clipped(generation.content, evidence.file), isSynced: true)
         }
         if !evidence.isRecorded, generation.underlay != .none {
-            return .restore(generation.content, isSynced: true)
+            return .restore(shown(generation.content, evidence), isSynced: true)
         }
         if evidence.file == nil, !generation.content.extents.isEmpty { return .damaged }
-        if generation.underlay == .none, !isNewBoot {
-            return .restore(whole(evidence), isSynced: false)
-        }
+        if evidence.isNew, !isNewBoot { return .restore(whole(evidence), isSynced: false) }
         let content = clipped(generation.content, evidence.file)
         return .restore(content, isSynced: generation.isSynced && content == generation.content)
     }
@@ -134,7 +144,16 @@ extension Recovery {
         return content
     }
 
-    /// All that a file without underlay has in staging, also what was written since it was recorded.
+    /// Content, cut where it shows all of a content below that has lost its end: that had not been synced when this was
+    /// put over it.
+    private static func shown(_ content: ContentMap, _ evidence: Evidence) -> ContentMap {
+        guard let end = evidence.sizeBelow, end < content.size, content.isPure(length: content.size) else {
+            return content
+        }
+        return ContentMap(size: end, underlayLength: end)
+    }
+
+    /// All that a file of which nothing else shows has in staging, also what was written since it was recorded.
     private static func whole(_ evidence: Evidence) -> ContentMap {
         guard let file = evidence.file else { return evidence.generation.content }
         var content = clipped(evidence.generation.content, file)
@@ -147,8 +166,11 @@ extension Recovery {
         let id = evidence.generation.id
         switch verdict {
         case .keep:
-            // Writes may have reached the disk whose commit, that the file was open again, did not.
-            if isNewBoot { try clearStaging(id, evidence.generation.content) }
+            guard isNewBoot else { break }
+            // Writes may have reached the disk whose commit, that the file was open again, did not; and what was set
+            // aside while it was written to has no checksums.
+            try clearStaging(id, evidence.generation.content)
+            if evidence.generation.checksums == .none { try tables.restartChecksums(of: id) }
         case .restore(let content, let isSynced): try restore(evidence, content, isSynced)
         case .lose:
             try quarantine(id, evidence.node?.path)
@@ -184,7 +206,8 @@ extension Recovery {
         _ isSynced: Bool
     ) throws(JournalError) {
         let old = evidence.generation
-        let isNewFile = old.underlay == .none && !old.isSealed
+        // Where power loss takes it back to what is below, it is not.
+        let isNewFile = evidence.isNew && content.underlayLength == 0
         let isFileUnused = content.extents.isEmpty && evidence.file != nil && !isNewFile
         let hasDroppedWrites = isFileUnused && evidence.file?.data.isEmpty == false
         if isNewBoot, !old.isSynced, hasDroppedWrites {
@@ -237,7 +260,7 @@ extension Recovery {
     /// What was written since the row was last changed gives it its time; until then the row knows better.
     private func touch(_ evidence: Evidence, _ content: ContentMap) throws(JournalError) {
         let old = evidence.generation
-        guard old.underlay == .none, !old.isSealed, let file = evidence.file, var node = evidence.node,
+        guard evidence.isNew, content.underlayLength == 0, let file = evidence.file, var node = evidence.node,
             content != old.content || file.modified > node.changedAt
         else { return }
         node.attributes.modified = file.modified

@@ -133,7 +133,8 @@ extension Tables {
     /// Keeps what is recorded now as what power loss leaves.
     ///
     /// Not for a content in doubt. A sealed generation then lets go of an underlay that nothing shows; before, power
-    /// loss could uncover it.
+    /// loss could uncover it. An open one that was cut to nothing lets go of an older content here: it can never show
+    /// again, and who cuts and syncs a file time and again would keep all of them.
     func noteSynced(_ id: GenerationID) throws(JournalError) {
         let changed = try connection.run(
             """
@@ -143,9 +144,9 @@ extension Tables {
             [.integer(id.value)]
         )
         guard changed > 0 else { return }
-        guard let generation = try generation(id), generation.isSealed, try isUncovered(generation) == false else {
-            return
-        }
+        guard let generation = try generation(id), generation.isSealed || generation.isCutFromContent,
+            try isUncovered(generation) == false
+        else { return }
         try releaseUnderlay(of: generation)
     }
 

@@ -117,6 +117,9 @@ package struct Generation: Hashable, Sendable {
     package var checksums: ChecksumState
     /// It was sealed until the call that returned this opened it: its checksums are those of before.
     package var isReopened = false
+    /// The end of the bytes in its staging file that power loss goes back to; told by the call that opened it for
+    /// changes, else 0.
+    package var syncedEnd: Int64 = 0
 
     package init(
         id: GenerationID,
@@ -141,6 +144,12 @@ package struct Generation: Hashable, Sendable {
     }
 
     package var size: Int64 { content.size }
+
+    /// Whether it was put over an older content here.
+    package var isOverContent: Bool { if case .generation = underlay { true } else { false } }
+
+    /// Whether nothing shows any more of an older content here that it was put over.
+    var isCutFromContent: Bool { isOverContent && content.underlayLength == 0 }
 
     /// Whether an upload may begin: power loss cannot take it back, or a person accepted what there is.
     package var isSendable: Bool { isSealed && (isSynced || doubt == .accepted) }

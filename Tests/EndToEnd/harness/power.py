@@ -11,7 +11,7 @@ import time
 
 from .trees import random_bytes
 
-# How the actions follow each other, nine to a group: what is done, and to the file of which kind how many groups ago.
+# How the actions follow each other, one group after the other: what is done, and to the file of which kind how many groups ago.
 KINDS = [
     ("create and sync twice", 0, 0),
     ("create and sync", 1, 0),
@@ -22,7 +22,18 @@ KINDS = [
     ("patch and sync", 1, 3),
     ("create and sync half", 7, 0),
     ("replace unsynced", 1, 5),
+    ("sync, cut to nothing", 9, 0),
+    ("sync, cut to nothing and rewrite", 10, 0),
+    ("sync, cut to nothing and rewrite longer", 11, 0),
+    ("sync, cut by another and rewrite", 12, 0),
+    ("sync, cut to a part", 13, 0),
+    ("sync, cut to a part and write on", 14, 0),
+    ("sync, close, cut to a part and write on", 15, 0),
 ]
+
+
+# What stays open until the writer dies.
+OPEN = []
 
 
 class Mixture:
@@ -50,6 +61,7 @@ class Action:
         self.name = f"f{of}-{group - back:05}"
         self.data = random_bytes(seed * 1000003 + number, 1000 + number * 997 % 60000)
         self.half = len(self.data) // 2
+        self.part = self.half // 3
 
     # MARK: what it does
 
@@ -65,6 +77,8 @@ class Action:
             os.rename(path + ".new", path)
         elif self.how == "patch and sync":
             return self._patch(path)
+        elif self.is_cut:
+            self._cut(path)
         else:
             self._write(path, synced=self.how.endswith(("sync", "twice")), half="sync half" in self.how or "twice" in self.how)
         return True
@@ -88,6 +102,30 @@ class Action:
         os.close(descriptor)
         return True
 
+    def _cut(self, path):
+        """Syncs the first half of the data, cuts that while it is open, and leaves it open."""
+        file = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
+        OPEN.append(file)
+        os.write(file, self.data[:self.half])
+        os.fsync(file)
+        if "close" in self.how:
+            os.close(file)
+            file = OPEN[-1] = os.open(path, os.O_RDWR)
+        if "by another" in self.how:
+            OPEN.append(os.open(path, os.O_WRONLY | os.O_TRUNC))
+        else:
+            os.ftruncate(file, self.part if "part" in self.how else 0)
+        start, behind = self._behind()
+        os.pwrite(file, behind, start)
+
+    def _behind(self):
+        """What is written after the cut, and where."""
+        if "part" in self.how:
+            return self.part, self.data[self.half:] if "write on" in self.how else b""
+        if "rewrite" not in self.how:
+            return 0, b""
+        return 0, self.data[::-1] if "longer" in self.how else self.data[self.half:][:self.half - 1]
+
     def _sync(self, folder):
         descriptor = os.open(folder, os.O_RDONLY)
         os.fsync(descriptor)
@@ -99,13 +137,26 @@ class Action:
         """The contents that power loss may leave on the way, the last one first, and whether that is safe."""
         if self.how == "patch and sync":
             return [] if before is None else [(before[:500].ljust(500, b"\0") + self.data + before[500 + len(self.data):])], True
+        if self.is_cut:
+            return self._left_by_cut(), False
         halves = [self.data[:self.half]] if "half" in self.how or "twice" in self.how else []
         return [self.data, *halves], self.how not in ("create", "rewrite", "create and sync half", "replace unsynced")
 
+    def _left_by_cut(self):
+        """What was synced, or what became of it: nothing was said to be safe since, and nothing was closed."""
+        start, behind = self._behind()
+        cut = [self.data[:self.part]] if "part" in self.how else []
+        return [*cut, self.data[:self.half], *([self.data[:start] + behind] if behind else [])]
+
+    @property
+    def is_cut(self):
+        """Whether it cuts what was synced."""
+        return "cut" in self.how
+
     @property
     def is_half_safe(self):
-        """Whether its first half survives once it was acknowledged."""
-        return self.how == "create and sync half"
+        """Whether its first half, or what it was cut to, survives once it was acknowledged."""
+        return self.how == "create and sync half" or self.is_cut
 
 
 class Ledger:

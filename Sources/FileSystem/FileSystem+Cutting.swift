@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Journal
+internal import Platform
+
+/// Cutting and extending files.
+extension FileSystem {
+    /// Cuts or extends a file; recorded at once when nobody has it open for writing.
+    ///
+    /// Power loss brings back what was synced, or what it was cut to: to nothing, the synced bytes are set aside until
+    /// the new content is safe; to a part, that part is synced before this returns.
+    /// `isOpening`: a handle that will write was opened with it.
+    func truncate(_ inode: Inode, to size: Int64, isOpening: Bool = false) throws(FileError) {
+        guard size <= Self.maximumSize else { throw .tooLarge }
+        try load(inode)
+        if size == 0 { try setAsideSynced(inode) }
+        let staging = try beginWrite(inode, replacing: size == 0)
+        let cutsSynced = inode.state.withLock {
+            $0.lastingFailure == nil && !$0.isDetached && $0.syncedEnd > size
+        }
+        do throws(SystemError) {
+            try staging.descriptor.truncate(to: size)
+        } catch {
+            try endChange(inode)
+            throw .system(error)
+        }
+        let isOpen = inode.state.withLock { state in
+            state.activeWrites -= 1
+            staging.checksums.forget(ByteRange(size, .max))
+            state.content.map.truncate(to: size)
+            state.revision += 1
+            state.noteContentChange()
+            return state.writers > 0
+        }
+        try forgetFailure(of: inode, staging)
+        // What close(2) completed stays complete while its handle is on the way: a flush of uploads has to wait for it.
+        if !isOpen || (!isOpening && flushed.holds(inode)) { try recordContent(of: inode, sealing: true) }
+        // What is written behind the cut next would otherwise be taken for the bytes that were there.
+        if cutsSynced { try makeSafe(inode) }
+    }
+
+    /// A file that is made anew from nothing has none of the bytes that a sync failed for.
+    private func forgetFailure(of inode: Inode, _ staging: StagingFile) throws(FileError) {
+        let isDone = inode.state.withLock { state in
+            guard state.lastingFailure != nil, state.content.map.extents.isEmpty else { return false }
+            return state.activeWrites == 0
+        }
+        guard isDone else { return }
+        // The record of it takes the doubt from the journal.
+        try recordContent(of: inode, sealing: false)
+        staging.becameEmpty()
+        inode.state.withLock { $0.failure = nil }
+    }
+
+    /// Puts a new content without a byte over an open one that power loss would bring back; not while somebody writes to
+    /// it, as on a local disk.
+    private func setAsideSynced(_ inode: Inode) throws(FileError) {
+        guard inode.state.withLock({ $0.syncedEnd > 0 }) else { return }
+        try withRoom { () throws(FileError) in
+            try namespace.shared { () throws(FileError) in
+                try inode.commit.withLock { _ throws(FileError) in try replaceSynced(inode) }
+            }
+        }
+    }
+
+    private func replaceSynced(_ inode: Inode) throws(FileError) {
+        guard let (node, old) = inode.state.withLock({ $0.takeWritable() }) else { return }
+        var staging: StagingFile?
+        var new: Generation?
+        // Nothing has changed unless it was committed.
+        defer { inode.state.withLock { $0.giveBack(new, staging) } }
+        do throws(JournalError) {
+            new = try journal.setAsideSynced(node, old) { id throws(JournalError) in
+                do throws(SystemError) {
+                    staging = try StagingFile(journal, id, creating: true)
+                } catch {
+                    throw JournalError(system: error)
+                }
+            }
+        } catch {
+            throw .journal(error)
+        }
+    }
+}
+
+extension Inode.State {
+    /// The row and the open content with synced bytes, to which nobody writes from here on; nil where that cannot be.
+    fileprivate mutating func takeWritable() -> (NodeID, GenerationID)? {
+        guard isWritable, !isDetached, activeWrites == 0, lastingFailure == nil, syncedEnd > 0 else { return nil }
+        guard let node, let generation = content.generation else { return nil }
+        isWritable = false
+        return (node, generation)
+    }
+
+    /// Goes on with a new content, or with the one of before where there is none.
+    fileprivate mutating func giveBack(_ new: Generation?, _ staging: StagingFile?) {
+        isWritable = true
+        guard let new, let staging else { return }
+        content = FileContent(generation: new.id, map: new.content, staging: staging)
+        isLoaded = true
+        synced = revision
+        syncedEnd = 0
+        isOverSynced = true
+    }
+}
