@@ -205,6 +205,7 @@ extension FileSystem {
             if let there { table.place(there, parent, name) }
             try noteMoved(here, to: second)
             try noteMoved(there, to: first)
+            try touchFolders(move)
         }
     }
 

@@ -2,24 +2,16 @@
 # Copyright the Moorage authors
 """RENAME_EXCHANGE of folders, with folders and with files, whatever of them the remote has already."""
 
-import ctypes
 import errno
 import os
 
 import pytest
 
+from harness.posix import exchange
 from harness.processes import wait_until
 from harness.trees import all_keys, write_file
 
-AT_FDCWD = -100
-EXCHANGE = 2
 STATES = ("remote", "pending", "mixed")
-
-
-def exchange(old, new):
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.renameat2(AT_FDCWD, os.fsencode(old), AT_FDCWD, os.fsencode(new), EXCHANGE) != 0:
-        raise OSError(ctypes.get_errno(), "renameat2")
 
 
 def put(client, tree):

@@ -8,7 +8,7 @@ import stat
 
 import pytest
 
-from harness.posix import attempt, attempt_open, changed_times, look, make, volume, write
+from harness.posix import attempt, attempt_open, changed_times, exchange, look, make, volume, write
 
 KINDS = ("file", "directory", "symlink", "fifo", "socket")
 LONGEST = "n" * 255
@@ -257,6 +257,43 @@ def test_a_replaced_file_that_is_open_has_no_links(posix):
             os.close(descriptor)
             os.unlink("old")
         return results
+
+    posix.compare(case)
+
+
+@pytest.mark.parametrize("kind", (*KINDS, "full"))
+def test_exchanging_names(posix, kind):
+    def case():
+        results = []
+        for other in (*KINDS, "full"):
+            for folder, what in ((f"{other}-a", kind), (f"{other}-b", other)):
+                os.mkdir(folder)
+                put_in_place(what, f"{folder}/x")
+            before = [look(f"{other}-{side}/x") for side in "ab"]
+            files = [os.open(f"{other}-{side}/x", os.O_PATH | os.O_NOFOLLOW) for side in "ab"]
+            outcome = changed_times(
+                [f"{other}-a", f"{other}-b", *files], lambda: attempt(exchange, f"{other}-a/x", f"{other}-b/x")
+            )
+            after = [look(f"{other}-{side}/x") for side in "ba"]
+            results.append((kind, other, outcome, before == after, after))
+            for file in files:
+                os.close(file)
+        return results
+
+    posix.compare(case)
+
+
+def test_exchanges_that_are_refused(posix):
+    def case():
+        os.makedirs("d/e")
+        write("file")
+        results = [
+            changed_times(["."], lambda names=names: attempt(exchange, *names)) for names in (
+                ("file", "missing"), ("missing", "file"), ("d", "d/e"), ("d/e", "d"), ("file", "file"), ("d", "d"),
+                ("file", LONGEST + "n"), ("file", "file/x"),
+            )
+        ]
+        return results, sorted(os.listdir(".")), os.listdir("d")
 
     posix.compare(case)
 

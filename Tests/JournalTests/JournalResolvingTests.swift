@@ -42,6 +42,28 @@ import Testing
         return false
     }
 
+    /// As with any other name that it gets.
+    @Test(arguments: [true, false]) func aCopyThatChangesPlacesIsDealtWith(withFolder: Bool) throws {
+        _ = try conflict()
+        let other: ObjectKey = "b"
+        if withFolder {
+            _ = try journal.createDirectory(at: other, attributes: .directory(), remote: .absent)
+            try journal.exchangeTrees(
+                other,
+                copy,
+                firstRemote: .absent,
+                secondRemote: .absent,
+                firstEntries: [],
+                secondEntries: []
+            )
+        } else {
+            try fixture.save(other)
+            try journal.exchange(other, copy, firstRemote: .absent, secondRemote: .absent)
+        }
+        #expect(try journal.conflicts().isEmpty && journal.counts().conflicts == 0)
+        #expect(try fixture.row(other).size > 0 && fixture.row(copy).kind == (withFolder ? .directory : .file))
+    }
+
     @Test func mineTakesThePlaceOfTheVersionThatWasMet() throws {
         let conflict = try conflict()
         #expect(conflict.version == theirs)

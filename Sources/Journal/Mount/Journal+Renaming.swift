@@ -64,6 +64,8 @@ extension Journal {
         try change(at: now) { change throws(JournalError) in
             let (firstRemote, secondRemote) = (try firstRemote(), try secondRemote())
             let (firstEntries, secondEntries) = (try firstEntries(), try secondEntries())
+            try change.tables.forgetConflict(first)
+            try change.tables.forgetConflict(second)
             // No path has a zero byte, and nobody sees what is within a transaction.
             let aside = ObjectKey(bytes: second.bytes + [0])
             try change.moveTree(first, aside, firstRemote, .absent, firstEntries)
@@ -83,6 +85,8 @@ extension Journal {
         try change(at: now) { change throws(JournalError) in
             let firstRemote = try firstRemote()
             let secondRemote = try secondRemote()
+            try change.tables.forgetConflict(first)
+            try change.tables.forgetConflict(second)
             var one = try change.materialize(first, firstRemote)
             var two = try change.materialize(second, secondRemote)
             let observations = (Observation(one), Observation(two))

@@ -3,6 +3,7 @@
 """Cases of POSIX that run in two folders, in a mount and on the local disk, whose results must be the same."""
 
 import contextlib
+import ctypes
 import errno
 import itertools
 import os
@@ -18,6 +19,8 @@ from .instance import Instance
 
 # Two users who share no group, and a group that the first one is in besides its own.
 USER, OTHER, EXTRA_GROUP = 65533, 65532, 65531
+LIBC = ctypes.CDLL(None, use_errno=True)
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
 
 
 class Volume:
@@ -129,6 +132,12 @@ def make(kind, path, mode=0o644):
 def write(path, text=b"content"):
     with open(path, "wb") as file:
         file.write(text)
+
+
+def exchange(old, new):
+    """renameat2(2) with RENAME_EXCHANGE."""
+    if LIBC.renameat2(AT_FDCWD, os.fsencode(old), AT_FDCWD, os.fsencode(new), RENAME_EXCHANGE) != 0:
+        raise OSError(ctypes.get_errno(), "renameat2")
 
 
 def look(path):
