@@ -36,9 +36,17 @@ final class DiskReserve: Sendable {
     /// Somebody has waited in vain, and there was no room since.
     private let isHopeless = Atomic(false)
 
-    init(directory: String, relief: Relief = Relief()) {
+    /// Whether uploads were to make room, and until when that is believed, in the clock's seconds.
+    private let outlook = Lock((isGood: false, end: -Double.infinity))
+    private static let outlookAge = 0.5
+    /// How many times as long as a look took it is believed at least: of a long journal a look takes a while.
+    private static let outlookShare = 20.0
+    private let clock: @Sendable () -> Double
+
+    init(directory: String, relief: Relief = Relief(), clock: @escaping @Sendable () -> Double = monotonicSeconds) {
         self.directory = directory
         self.relief = relief
+        self.clock = clock
     }
 
     /// Counts `count` bytes about to be written; throws ENOSPC when they would touch the reserve and no room comes in
@@ -66,8 +74,20 @@ final class DiskReserve: Sendable {
     func makeRoom() -> Bool { relief.reclaim() }
 
     private func slow(by scarcity: Double) throws(FileError) {
-        guard scarcity > 0, relief.patience > 0, relief.isExpected(1) else { return }
+        guard scarcity > 0, relief.patience > 0, areUploadsExpected() else { return }
         try WriterPause.rest(scarcity * WriterPause.longest)
+    }
+
+    /// Whether uploads are to make room, or were a moment ago: near the end writers ask for each MiB.
+    ///
+    /// Whether a writer gets an error is never decided by this.
+    func areUploadsExpected() -> Bool {
+        let start = clock()
+        if let isGood = outlook.withLock({ $0.end > start ? $0.isGood : nil }) { return isGood }
+        let isGood = relief.isExpected(1)
+        let now = clock()
+        outlook.withLock { $0 = (isGood, now + max(Self.outlookAge, Self.outlookShare * (now - start))) }
+        return isGood
     }
 
     /// How scarce room is, from 0 to 1; nil when there is none.

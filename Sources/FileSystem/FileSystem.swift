@@ -79,7 +79,7 @@ package final class FileSystem: Sendable {
                 reclaim: { committer.reclaim(everything: true) },
                 isExpected: { count in
                     hurry()
-                    return (try? journal.completeBytes()) ?? 0 >= count
+                    return (try? journal.completeBytes(upTo: count)) ?? 0 >= count
                 }
             )
         )

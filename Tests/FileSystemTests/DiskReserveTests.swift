@@ -78,6 +78,32 @@ import Testing
         #expect(asked.inspect { $0 } > count)
     }
 
+    @Test func theJournalIsNotAskedForEveryMebibyte() throws {
+        let volume = try Volume()
+        let (asked, time, cost) = (Monitor(0), Monitor(100.0), Monitor(0.0))
+        let relief = DiskReserve.Relief(
+            patience: 60,
+            isExpected: { _ in
+                time.update { $0 += cost.inspect { $0 } }
+                return asked.update { asked in
+                    asked += 1
+                    return asked == 1
+                }
+            }
+        )
+        let reserve = DiskReserve(directory: volume.folder, relief: relief, clock: { time.inspect { $0 } })
+        for _ in 0..<1000 { #expect(reserve.areUploadsExpected()) }
+        #expect(asked.inspect { $0 } == 1)
+        time.update { $0 += 1 }
+        cost.update { $0 = 2 }
+        for _ in 0..<1000 { #expect(!reserve.areUploadsExpected()) }
+        // The look took two seconds: it is not repeated for forty.
+        time.update { $0 += 39 }
+        #expect(!reserve.areUploadsExpected() && asked.inspect { $0 } == 2)
+        time.update { $0 += 2 }
+        #expect(!reserve.areUploadsExpected() && asked.inspect { $0 } == 3)
+    }
+
     @Test func bytesOfMappingsDoNotWait() throws {
         let volume = try Volume()
         let asked = Monitor(0)

@@ -90,11 +90,21 @@ extension Journal {
         }
     }
 
-    /// The sizes of the files that are complete and not at the remote yet, together in bytes: what uploads will give back.
-    package func completeBytes() throws(JournalError) -> Int64 {
-        try read { tables throws(JournalError) in
-            let sql = "SELECT sum(g.size) FROM node n JOIN generation g ON g.id = n.generation WHERE n.is_open = 0"
-            return try tables.connection.first(sql) { $0.integer(0) } ?? 0
+    /// What staging holds of the files that are complete and not at the remote yet, together in bytes: what uploads will
+    /// give back.
+    ///
+    /// Looks at no more rows than it takes to come to `limit` bytes.
+    package func completeBytes(upTo limit: Int64) throws(JournalError) -> Int64 {
+        try snapshot { tables throws(JournalError) in
+            var sum: Int64 = 0
+            var last: Int64 = 0
+            while sum < limit {
+                let page = try tables.completeContents(after: last)
+                guard let end = page.last?.node else { break }
+                for (_, bytes) in page where sum < limit { sum += bytes }
+                last = end
+            }
+            return sum
         }
     }
 
@@ -192,6 +202,17 @@ extension JournalCounts {
 }
 
 extension Tables {
+    /// Some complete files behind a row's number with what their staging files hold, in bytes.
+    fileprivate func completeContents(after last: Int64) throws(JournalError) -> [(node: Int64, bytes: Int64)] {
+        let sql = """
+            SELECT n.id, g.extents FROM node n JOIN generation g ON g.id = n.generation
+            WHERE n.id > ? AND n.is_open = 0 AND length(g.extents) > 0 ORDER BY n.id LIMIT 64
+            """
+        return try connection.all(sql, [.integer(last)]) { row throws(JournalError) in
+            (row.integer(0), try Encoding.extents(row.blob(1)).byteCount)
+        }
+    }
+
     func fate(of transfer: Transfer) throws(JournalError) -> TransferFate {
         guard let node = try node(transfer.node) else { return .gone }
         guard node.path == transfer.key else { return .moved(node.path) }
