@@ -164,7 +164,7 @@ extension FileSystem {
         try freshen(folder)
         return try knowing([parent]) { knowledge throws(FileError) in
             try namespace.alone { () throws(FileError) in
-                let path = try checkedNew(name, in: self.path(of: parent))
+                let path = try checkedNew(name, in: self.path(of: parent), isFolder: kind == .directory)
                 var isBuried = false
                 if !isVacant(path) {
                     guard case .absent = try presence(path, &isBuried) else { throw .exists }

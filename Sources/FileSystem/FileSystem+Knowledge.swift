@@ -118,9 +118,10 @@ extension RemoteView {
         return entries
     }
 
-    /// The paths known below a folder.
-    func names(below folder: ObjectKey, except hidden: Set<ObjectKey>) throws(DatabaseError) -> [ObjectKey] {
-        try catalog.descendants(of: folder).map(\.path).filter { !hidden.contains($0) }
+    /// How long the longest key known below a folder is, in bytes.
+    func longestKey(below folder: ObjectKey, except hidden: Set<ObjectKey>) throws(DatabaseError) -> Int {
+        let entries = try catalog.descendants(of: folder).filter { !hidden.contains($0.path) }
+        return entries.map { $0.path.keyLength(isFolder: $0.kind == .directory) }.max() ?? 0
     }
 
     /// Forgets what does not count any more; whether the flusher's commits are in this catalog.

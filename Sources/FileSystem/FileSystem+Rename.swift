@@ -111,7 +111,7 @@ extension FileSystem {
         let isLocalOnly = source.state.withLock { $0.isLocalOnly }
         if !isLocalOnly { try view.learnTree(oldPath) }
         try namespace.alone { () throws(FileError) in
-            let (old, new) = try paths(move)
+            let (old, new) = try paths(move, isFolder: true)
             guard old == oldPath, case .directory = try presence(old).kind else { throw .noEntry }
             guard !new.isInside(old) || new == old else { throw .invalidArgument }
             if old == new { return }
@@ -121,7 +121,7 @@ extension FileSystem {
                 guard target == .directory else { throw .notDirectory }
                 guard try !hasLiveChildren(new) else { throw .notEmpty }
             }
-            try checkPaths(below: old, growingBy: new.bytes.count - old.bytes.count)
+            try checkPaths(at: old, isFolder: true, growingBy: new.bytes.count - old.bytes.count)
             let known = try settleFiles(below: old)
             try keepFolder(old.parent, move.knowledge)
             try translating {
@@ -145,13 +145,14 @@ extension FileSystem {
         }
     }
 
-    /// Refuses to move a folder where something in it would have a path that no key can hold.
-    private func checkPaths(below folder: ObjectKey, growingBy growth: Int) throws(FileError) {
+    /// Refuses to move something where it, or what is in it, would have a path that no key can hold.
+    private func checkPaths(at path: ObjectKey, isFolder: Bool, growingBy growth: Int) throws(FileError) {
         guard growth > 0 else { return }
         let longest = try translating {
-            let rows = try journal.descendants(of: folder)
-            let others = try view.names(below: folder, except: Set(rows.map(\.path)))
-            return (rows.filter { !$0.isTombstone }.map(\.path) + others).map(\.bytes.count).max() ?? 0
+            let rows = try journal.descendants(of: path)
+            let others = try view.longestKey(below: path, except: Set(rows.map(\.path)))
+            let own = rows.filter { !$0.isTombstone }.map { $0.path.keyLength(isFolder: $0.kind == .directory) }
+            return max(own.max() ?? 0, others, path.keyLength(isFolder: isFolder))
         }
         if longest + growth > options.longestPath { throw .nameTooLong }
     }
@@ -223,8 +224,9 @@ extension FileSystem {
             guard (first, second) == old, kinds == (mine.kind, other.kind) else { throw .noEntry }
             if first == second { return }
             guard !first.isInside(second), !second.isInside(first) else { throw .invalidArgument }
-            try checkPaths(below: first, growingBy: second.bytes.count - first.bytes.count)
-            try checkPaths(below: second, growingBy: first.bytes.count - second.bytes.count)
+            let growth = second.bytes.count - first.bytes.count
+            try checkPaths(at: first, isFolder: kinds.0 == .directory, growingBy: growth)
+            try checkPaths(at: second, isFolder: kinds.1 == .directory, growingBy: -growth)
             let known = try settleFiles(below: first) + settleFiles(below: second)
             // Where a file takes a folder's place, or a folder a file's, there is nothing at the remote for a moment.
             try keepFolder(first.parent, move.knowledge)
@@ -293,9 +295,9 @@ extension FileSystem {
         }
     }
 
-    private func paths(_ move: Move) throws(FileError) -> (ObjectKey, ObjectKey) {
+    private func paths(_ move: Move, isFolder: Bool = false) throws(FileError) -> (ObjectKey, ObjectKey) {
         let old = try path(of: move.parent).appending(move.name)
-        return (old, try checkedNew(move.newName, in: path(of: move.newParent)))
+        return (old, try checkedNew(move.newName, in: path(of: move.newParent), isFolder: isFolder))
     }
 
     private func touchFolders(_ move: Move) throws(FileError) {

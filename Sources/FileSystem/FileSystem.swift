@@ -177,13 +177,18 @@ package final class FileSystem: Sendable {
         if name.validated == nil { throw .illegalName }
     }
 
-    /// Refuses paths longer than a key may be, marker included.
-    func checkedNew(_ name: ObjectKey, in folder: ObjectKey) throws(FileError) -> ObjectKey {
+    /// Refuses paths whose key would be longer than any may be.
+    func checkedNew(_ name: ObjectKey, in folder: ObjectKey, isFolder: Bool) throws(FileError) -> ObjectKey {
         try checked(name)
         let path = folder.appending(name)
-        if path.bytes.count > options.longestPath { throw .nameTooLong }
+        if path.keyLength(isFolder: isFolder) > options.longestPath { throw .nameTooLong }
         return path
     }
+}
+
+extension ObjectKey {
+    /// How long the key of something by this path is, in bytes: that of a folder ends with a slash.
+    func keyLength(isFolder: Bool) -> Int { bytes.count + (isFolder ? 1 : 0) }
 }
 
 /// The process that asks for an operation.

@@ -15,7 +15,9 @@ package struct FileSystemOptions: Hashable, Sendable {
     package var kernelAge: Double
     /// Whether files of which only a listing is known show its time and default attributes, without being asked for.
     package var usesServerModificationTime: Bool
-    /// The most bytes of a path: less than a key may have, by the prefix of the volume and the slash of a folder's key.
+    /// The most bytes of a file's path: what a key may have (1,024) less the prefix of the volume.
+    ///
+    /// A folder's key ends with a slash, so its path may have one byte less.
     package var longestPath: Int
     /// Whether fsync(2) returns only when what it is for is at the remote.
     package var syncsToRemote: Bool
@@ -34,7 +36,7 @@ package struct FileSystemOptions: Hashable, Sendable {
         metadataAge: Double = 10,
         kernelAge: Double = 1,
         usesServerModificationTime: Bool = false,
-        longestPath: Int = 1_023,
+        longestPath: Int = 1_024,
         syncsToRemote: Bool = false,
         closesToRemote: Bool = false,
         stagingLimit: Int64? = nil,

@@ -2,6 +2,7 @@
 # Copyright the Moorage authors
 """Everyday programs work in the mount, and what they wrote is remote and survives a remount without cache."""
 
+import errno
 import os
 import threading
 import time
@@ -213,22 +214,51 @@ def test_a_moved_folder_takes_names_when_it_has_been_uploaded(direct):
 
 
 @pytest.mark.limit(120)
-def test_a_path_has_to_fit_into_a_key_with_the_prefix(direct, client):
-    mounted = direct.mount("s3://bucket/a/prefix")
-    folder = mounted / "/".join(["n" * 249] * 4)
+@pytest.mark.parametrize("prefix", ["", "a/prefix"])
+@pytest.mark.parametrize("letter", ["n", "\u00fc"])
+def test_a_path_has_to_fit_into_a_key_with_the_prefix(direct, client, make_instance, server, prefix, letter):
+    """Keys have 1,024 bytes at most, those of folders with a slash at the end."""
+    def name(length):
+        """So many bytes."""
+        return letter * (length // len(letter.encode())) + "x" * (length % len(letter.encode()))
+
+    def refused(call, *paths):
+        with pytest.raises(OSError) as problem:
+            call(*paths)
+        assert problem.value.errno == errno.ENAMETOOLONG
+
+    mounted = direct.mount(f"s3://bucket/{prefix}")
+    taken = len(prefix) + 1 if prefix else 0
+    folder = mounted / "/".join([name(249)] * 4)
     os.makedirs(folder)
-    room = 1023 - len("a/prefix/") - 1000
-    with pytest.raises(OSError) as problem:
-        write_file(f"{folder}/{'x' * (room + 1)}", b"x")
-    assert problem.value.errno == 36  # ENAMETOOLONG
-    write_file(f"{folder}/{'x' * room}", b"x")
-    with pytest.raises(OSError) as problem:
-        os.rename(mounted / ("n" * 249), mounted / ("n" * 250))
-    assert problem.value.errno == 36
+    room = 1024 - taken - 1000
+    file, made = f"{folder}/{name(room)}", f"{folder}/{name(room - 1)}"
+    refused(write_file, f"{folder}/{name(room + 1)}", b"x")
+    write_file(file, b"long")
+    refused(os.mkdir, f"{folder}/{name(room)[:-1]}y" if letter == "n" else f"{folder}/{name(room - 2)}yy")
+    os.mkdir(made)
+    refused(os.rename, mounted / name(249), mounted / name(250))
     direct.flush()
-    os.rename(mounted / ("n" * 249), mounted / ("m" * 249))
+    longest = [key for key in all_keys(client, "bucket", prefix) if len(key.encode()) == 1024]
+    assert sorted(key.endswith("/") for key in longest) == [False, True]
+    # To a shorter name and back, and with a folder, which the server copies; then seen by another mount.
+    os.rename(file, mounted / "short")
+    os.rename(made, mounted / "folder")
     direct.flush()
-    assert [len(key) for key in all_keys(client, "bucket", "a/prefix/m") if key.endswith("x")] == [1023]
+    refused(os.rename, mounted / "folder", file)
+    os.rename(mounted / "short", file)
+    os.rename(mounted / "folder", made)
+    os.rename(mounted / name(249), mounted / ("m" * 249))
+    direct.flush()
+    there = f"{'m' * 249}/" + "/".join([name(249)] * 3)
+    other = make_instance(server.url, "other").mount(f"s3://bucket/{prefix}")
+    assert sorted(os.listdir(other / there)) == sorted([name(room), name(room - 1)])
+    with open(other / f"{there}/{name(room)}", "rb") as found:
+        assert found.read() == b"long"
+    os.unlink(mounted / f"{there}/{name(room)}")
+    os.rmdir(mounted / f"{there}/{name(room - 1)}")
+    direct.flush()
+    assert not [key for key in all_keys(client, "bucket", prefix) if len(key.encode()) == 1024]
 
 
 @pytest.mark.limit(60)

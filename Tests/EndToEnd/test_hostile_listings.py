@@ -32,6 +32,8 @@ SHOWN = {
     LONG: b"longest name",
     b"dir/" + LONG: b"longest name in a folder",
     b"deep/" + b"/".join([b"d" * 100] * 9) + b"/end": b"deep",
+    b"/".join([b"k" * 255] * 3 + [b"l" * 200, b"m" * 55]): b"the longest key there is",
+    b"/".join([b"\xc3\xbc" * 127] * 3 + [b"l" * 200, b"m" * 58]): b"the longest key there is, most of it escaped",
     b"both/inside": b"a folder and a file",
     b"filled/inside": b"a folder with content",
     b"double/ok": b"2",

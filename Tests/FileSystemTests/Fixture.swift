@@ -26,7 +26,7 @@ final class Volume {
     init(
         metadataAge: Double = 0,
         disk: DiskSync = DiskSync(),
-        longestPath: Int = 1_023,
+        longestPath: Int = 1_024,
         usesServerModificationTime: Bool = false
     ) throws {
         self.disk = disk

@@ -148,6 +148,7 @@ import Testing
         #expect(throws: FileError.nameTooLong) { try volume.put(String(repeating: "x", count: 21), [1]) }
         try volume.put("here", [1])
         #expect(throws: FileError.nameTooLong) { try volume.rename("here", String(repeating: "x", count: 21)) }
+        try volume.rename("here", String(repeating: "x", count: 20))
         // A folder takes along what is in it: here, at the remote, and not what was removed.
         volume.store.set("a/remote-1234", [1])
         try volume.makeFolder("b")
@@ -160,6 +161,23 @@ import Testing
         volume.store.set("c/remote-1234", [1])
         try volume.unlink("c/remote-1234")
         try volume.rename("c", "ten-letter")
+    }
+
+    /// Its key has a slash.
+    @Test func theKeyOfAFolderHasToFitToo() throws {
+        let volume = try Volume(longestPath: 20)
+        let (fits, isTooLong) = (String(repeating: "x", count: 19), String(repeating: "x", count: 20))
+        #expect(throws: FileError.nameTooLong) { try volume.makeFolder(isTooLong) }
+        try volume.makeFolder("d")
+        #expect(throws: FileError.nameTooLong) { try volume.rename("d", isTooLong) }
+        try volume.rename("d", fits)
+        // A folder takes its place, and so does one below another.
+        try volume.put(isTooLong, [1])
+        #expect(throws: FileError.nameTooLong) { try volume.rename(fits, isTooLong, flags: 2) }
+        try volume.makeFolder("e")
+        try volume.makeFolder("e/" + String(repeating: "y", count: 16))
+        #expect(throws: FileError.nameTooLong) { try volume.rename("e", "ee1") }
+        try volume.rename("e", "ee")
     }
 
     /// A listing with attributes and a lookup may run at the same moment.

@@ -105,7 +105,13 @@ import Testing
         for number in 0..<20 {
             node = try setAside(node)
             let content = try fixture.put(node, "\(number)")
-            try journal.record(node.id, try #require(node.generation).id, content: content, modified: nil, durable: true)
+            try journal.record(
+                node.id,
+                try #require(node.generation).id,
+                content: content,
+                modified: nil,
+                durable: true
+            )
             node = try fixture.row("a")
             try release()
             #expect(try fixture.staging() == 1)
