@@ -11,7 +11,7 @@ import pytest
 from harness.posix import (
     EXTRA_GROUP, OTHER, USER, as_user, attempt, attempt_open, changed_times, look, make, volume, write,
 )
-from harness.processes import shell, wait_until
+from harness.processes import run, shell, wait_until
 
 KINDS = ("file", "directory", "fifo", "socket")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be other users")
@@ -349,3 +349,13 @@ def test_a_folder_counts_those_in_it(instance, client):
     instance.run("cache", "refresh", mount / "d")
     assert shell(f"cd {mount / 'd'} && find . -type f | sort").stdout.split() == ["./a/f", "./b/f", "./f", "./z/f"]
     wait_until(lambda: links("d") == 5, what="the folder of somebody else to be counted")
+
+
+def test_nothing_tells_when_a_file_was_born(posix):
+    """statx(2) without STATX_BTIME: libfuse 3.14 has no operation in which a file system could tell it."""
+    base = posix.mount / "born"
+    os.mkdir(base)
+    for kind in KINDS:
+        path = os.path.join(base, kind)
+        make(kind, path)
+        assert run(["stat", "-c", "%w %W", path]).stdout.split() == ["-", "0"]
