@@ -29,6 +29,8 @@ SHOWN = {
     b"...": b"three dots",
     b"-rf": b"option",
     b"\xff\xfe": b"not UTF-8",
+    b"\xfc/x": b"in a folder that is not UTF-8",
+    b"\xfc/\xfd/y": b"in one that is in such a one",
     LONG: b"longest name",
     b"dir/" + LONG: b"longest name in a folder",
     b"deep/" + b"/".join([b"d" * 100] * 9) + b"/end": b"deep",

@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 import Base
+import Glibc
 import ObjectStore
 import Stores
 import TestSupport
@@ -23,5 +24,23 @@ import Testing
         #expect(tokens == foretold)
         // A token that leads back to the same page is no page's.
         #expect(page?.next == (token == "first" ? nil : "2:\(token.replacing("&amp;", with: "&"))"))
+    }
+
+    @Test func namesThatAreNoTextAreAskedForByTheirBytes() throws {
+        let fixture = try StoreFixture()
+        let body = """
+            <ListBucketResult><EncodingType>url</EncodingType><IsTruncated>true</IsTruncated>\
+            <NextMarker>%FC/n%FE</NextMarker></ListBucketResult>
+            """
+        fixture.proxy.plan.add(
+            FaultRule(.respond(CannedResponse(status: 200, body: body)), for: .init(method: "GET"), times: nil)
+        )
+        let folder = ObjectKey(bytes: [0xFC])
+        let page = try fixture.store.list(folder, recursive: false, continuation: "1:%FC/n%FD")
+        #expect(page.next == "1:%FC/n%FE")
+        for _ in 0..<1000 where fixture.proxy.plan.records.isEmpty { usleep(10_000) }
+        let query = try #require(fixture.proxy.plan.records.last?.query)
+        #expect(query.contains("&marker=%FC%2Fn%FD&"))
+        #expect(query.split(separator: "&").contains { $0.hasPrefix("prefix=") && $0.hasSuffix("%FC%2F") }, "\(query)")
     }
 }

@@ -5,13 +5,21 @@
 package struct URLQuery: Hashable, Sendable {
     /// One parameter; a sub-resource such as `?uploads` has an empty value.
     package struct Item: Hashable, Sendable {
-        package var name: String
-        package var value: String
+        package let name: String
+        /// What the value is on the wire once it is decoded; keys need not be UTF-8.
+        package let bytes: [UInt8]
 
         package init(_ name: String, _ value: String = "") {
-            self.name = name
-            self.value = value
+            self.init(name, bytes: Array(value.utf8))
         }
+
+        package init(_ name: String, bytes: [UInt8]) {
+            self.name = name
+            self.bytes = bytes
+        }
+
+        /// The value as text.
+        package var value: String { String(decoding: bytes, as: UTF8.self) }
     }
 
     package var items: [Item]
@@ -46,9 +54,13 @@ package struct URLQuery: Hashable, Sendable {
         items.append(Item(name, value))
     }
 
+    package mutating func append(_ name: String, bytes: [UInt8]) {
+        items.append(Item(name, bytes: bytes))
+    }
+
     /// The query as SigV4 signs it, and as we send it: encoded, sorted by name then value, each with `=`.
     package var canonical: String {
-        items.map { (PercentEncoding.encode($0.name), PercentEncoding.encode($0.value)) }
+        items.map { (PercentEncoding.encode($0.name), PercentEncoding.encode($0.bytes)) }
             .sorted { left, right in
                 left.0 == right.0
                     ? left.1.utf8.lexicographicallyPrecedes(right.1.utf8)

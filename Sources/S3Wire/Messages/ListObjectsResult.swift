@@ -72,7 +72,8 @@ package struct ListObjectsResult: Hashable, Sendable {
         self.paging = paging
     }
 
-    /// What to ask for next, nil at the end: the token of version 2, or the marker of version 1.
+    /// What to ask for next, nil at the end: the token of version 2, or the marker of version 1, percent-encoded: a key may be
+    /// no text.
     ///
     /// Version 1 gives a marker only with a delimiter; without one it is the last key.
     package var next: String? {
@@ -81,7 +82,7 @@ package struct ListObjectsResult: Hashable, Sendable {
         case .v2(_, let token, _): return token == "" ? nil : token
         case .v1(_, let marker):
             let last = [entries.last?.key, commonPrefixes.last].compactMap { $0 }.max()
-            return (marker ?? last)?.string
+            return (marker ?? last).map { PercentEncoding.encode($0.bytes, keepSlash: true) }
         }
     }
 

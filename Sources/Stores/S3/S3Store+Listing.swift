@@ -110,12 +110,16 @@ extension S3Store {
     /// The query of a listing; a continuation is the version of listing it belongs to and its token or marker.
     func listQuery(_ prefix: ObjectKey, recursive: Bool, continuation: String?, limit: Int) -> URLQuery {
         var query = URLQuery([.init("encoding-type", "url"), .init("max-keys", String(limit))])
-        if !prefix.isRoot { query.append("prefix", prefix.string) }
+        if !prefix.isRoot { query.append("prefix", bytes: prefix.bytes) }
         if !recursive { query.append("delimiter", "/") }
         let isVersion2 = continuation.map { $0.hasPrefix("2:") } ?? listsVersion2.load(ordering: .relaxed)
         if isVersion2 { query.append("list-type", "2") }
-        if let continuation {
-            query.append(isVersion2 ? "continuation-token" : "marker", String(continuation.dropFirst(2)))
+        if let place = continuation?.dropFirst(2) {
+            if isVersion2 {
+                query.append("continuation-token", String(place))
+            } else {
+                query.append("marker", bytes: PercentEncoding.decode(place) ?? [])
+            }
         }
         return query
     }

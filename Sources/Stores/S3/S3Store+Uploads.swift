@@ -39,9 +39,9 @@ extension S3Store {
         var request = S3Request("GET", nil)
         request.query.append("uploads")
         request.query.append("encoding-type", "url")
-        request.query.append("prefix", prefix.string)
+        request.query.append("prefix", bytes: prefix.bytes)
         if let marker {
-            request.query.append("key-marker", marker.key.string)
+            request.query.append("key-marker", bytes: marker.key.bytes)
             if let upload = marker.upload { request.query.append("upload-id-marker", upload) }
         }
         request.answerLimit = 8 << 20
