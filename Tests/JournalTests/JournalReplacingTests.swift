@@ -23,6 +23,17 @@ import Testing
         return (try fixture.row("a"), content)
     }
 
+    /// One to which more was written since; with its content of now.
+    private func openWithMoreThanSynced() throws -> (JournalNode, GenerationID, ContentMap) {
+        let (node, content) = try openSynced()
+        let id = try #require(node.generation).id
+        let staging = try journal.openStaging(id, creating: false)
+        try Array("67890".utf8).withUnsafeBytes { try staging.write($0, at: 5) }
+        var longer = content
+        longer.write(ByteRange(5, 10))
+        return (node, id, longer)
+    }
+
     private func setAside(_ node: JournalNode) throws -> JournalNode {
         let old = try #require(node.generation).id
         let new = try #require(try journal.setAsideSynced(node.id, old))
@@ -119,12 +130,7 @@ import Testing
     }
 
     @Test func whatWasNotSyncedBeforeTheCutDoesNotComeBack() throws {
-        let (node, content) = try openSynced()
-        let old = try #require(node.generation).id
-        let staging = try journal.openStaging(old, creating: false)
-        try Array("67890".utf8).withUnsafeBytes { try staging.write($0, at: 5) }
-        var longer = content
-        longer.write(ByteRange(5, 10))
+        let (node, old, longer) = try openWithMoreThanSynced()
         try journal.record(node.id, old, content: longer, modified: nil, durable: false)
         _ = try setAside(fixture.row("a"))
         try fixture.recover(boot: "two")
@@ -175,12 +181,7 @@ import Testing
 
     /// It was closed with more than had been synced, and then replaced: the size of before is no size of it any more.
     @Test func aReplacedContentThatLosesItsEndIsNotFilledWithZeros() throws {
-        let (node, content) = try openSynced()
-        let old = try #require(node.generation).id
-        let staging = try journal.openStaging(old, creating: false)
-        try Array("67890".utf8).withUnsafeBytes { try staging.write($0, at: 5) }
-        var longer = content
-        longer.write(ByteRange(5, 10))
+        let (node, old, longer) = try openWithMoreThanSynced()
         try journal.seal(node.id, old, content: longer, modified: nil)
         _ = try journal.beginWriting(at: "a", remote: .absent, replacing: true)
         try fixture.recover(boot: "two")
