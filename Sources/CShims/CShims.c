@@ -115,6 +115,23 @@ int moorage_ofd_lock_test(int fd) {
     return lock.l_type == F_UNLCK ? 0 : 1;
 }
 
+static int lock_byte(int fd, int64_t offset, short type) {
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = offset, .l_len = 1};
+    return fcntl(fd, F_OFD_SETLK, &lock);
+}
+
+int moorage_ofd_lock_byte(int fd, int64_t offset) { return lock_byte(fd, offset, F_RDLCK); }
+
+int moorage_ofd_unlock_byte(int fd, int64_t offset) { return lock_byte(fd, offset, F_UNLCK); }
+
+int moorage_ofd_lock_byte_test(int fd, int64_t offset) {
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = offset, .l_len = 1};
+    if (fcntl(fd, F_OFD_GETLK, &lock) != 0) {
+        return -1;
+    }
+    return lock.l_type == F_UNLCK ? 0 : 1;
+}
+
 int moorage_disable_core_dumps(void) {
     struct rlimit none = {0, 0};
     if (setrlimit(RLIMIT_CORE, &none) != 0) {
