@@ -17,6 +17,7 @@ package final class CacheReader: Sendable {
     private let cache: BlockCache
     private let source: any RangeSource
     private let planner: Lock<ReadPlanner>
+    private let isSparing = Atomic<Bool>(false)
     /// When it was counted last among those that read.
     let stamp = ActiveReaders.Stamp()
 
@@ -36,7 +37,9 @@ package final class CacheReader: Sendable {
     }
 
     deinit {
-        if let object = held.load() { cache.unpin(object) }
+        guard let object = held.load() else { return }
+        if isSparing.load(ordering: .relaxed) { object.sparing.subtract(1, ordering: .releasing) }
+        cache.unpin(object)
     }
 
     /// Calls `body` with the bytes of `range`, which lies within the object; blocks until they are there.
@@ -69,6 +72,13 @@ package final class CacheReader: Sendable {
     func keep(_ range: ByteRange) throws(StoreError) -> Bool {
         guard let object = object() else { return false }
         return try object.keep(range)
+    }
+
+    /// Has eviction leave alone all that is there of the object, and comes, for as long as the reader lives.
+    package func spareAll() {
+        guard let object = object(), !isSparing.exchange(true, ordering: .relaxed) else { return }
+        // Within the monitor: whoever looks at the blocks afterwards sees what went before.
+        object.monitor.inspect { _ in _ = object.sparing.add(1, ordering: .relaxed) }
     }
 
     /// A file of its own with exactly the object's bytes, all of which were verified, that nobody can change.

@@ -112,7 +112,9 @@ extension CachedObject {
 
     private func releaseDistantBlocks(_ state: inout State) -> Int64 {
         // A snapshot holds the space all the same. Within the monitor, so that who holds the file sees what went before.
-        guard readers.load(ordering: .acquiring) == 0, snapshot.load() == nil, !isHeld else { return 0 }
+        guard readers.load(ordering: .acquiring) == 0, sparing.load(ordering: .acquiring) == 0, snapshot.load() == nil,
+            !isHeld
+        else { return 0 }
         var released: Int64 = 0
         let near = ByteRange(max(0, state.lastRead - (16 << 20)), state.lastRead + (64 << 20))
         let busy = state.fetches.map { $0.owned } + [near]

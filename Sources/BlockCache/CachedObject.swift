@@ -47,6 +47,8 @@ package final class CachedObject: Sendable {
     let snapshot = AtomicLazyReference<Snapshot>()
     /// Readers that rely on blocks staying in the file right now; goes up within the monitor only.
     let readers = Atomic<Int>(0)
+    /// Readers for whose sake eviction leaves all blocks alone; goes up within the monitor only.
+    let sparing = Atomic<Int>(0)
     private let source: FetchQueue
     let wholeObjectLimit: Int64
     private let thrift: BlockCache.Thrift

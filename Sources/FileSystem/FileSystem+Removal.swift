@@ -51,20 +51,25 @@ extension FileSystem {
         _ knowledge: Knowledge
     ) throws(FileError) {
         try keepFolder(path.parent, knowledge)
-        try translating { try journal.remove(at: path, remote: try view.state(of: path, as: knowledge)) }
+        try keepingReadable(table.child(parent, name), at: path) { () throws(FileError) in
+            try translating { try journal.remove(at: path, remote: try view.state(of: path, as: knowledge)) }
+        }
         if let inode = table.remove(parent, name) { detach(inode) }
     }
 
     /// Takes an inode off its name: it lives on, for itself, while it is open.
     func detach(_ inode: Inode) {
-        inode.state.withLock { state in
+        let kept = inode.state.withLock { state in
             state.isDetached = true
             state.supersededAt = nil
+            state.showUploaded()
             if state.handles == 0 { state.dropContent() }
             state.node = nil
             state.noteStatusChange()
             noteClosed(&state)
+            return state.kept
         }
+        keeper.keep(kept)
     }
 
     /// Gives a folder that the remote only implies a row of its own before a name leaves it: else it would

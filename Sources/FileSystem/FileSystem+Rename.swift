@@ -87,13 +87,16 @@ extension FileSystem {
             if !isLastLook, try wouldExpose(source, at: new) { return false }
             try settle(move.parent, move.name, at: old)
             try keepFolder(old.parent, move.knowledge)
-            let node = try translating {
-                try journal.rename(
-                    from: old,
-                    to: new,
-                    sourceRemote: try view.state(of: old, as: move.knowledge),
-                    targetRemote: try view.state(of: new, as: move.knowledge)
-                )
+            let target = table.child(move.newParent, move.newName)
+            let node = try keepingReadable(target, at: new) { () throws(FileError) in
+                try translating {
+                    try journal.rename(
+                        from: old,
+                        to: new,
+                        sourceRemote: try view.state(of: old, as: move.knowledge),
+                        targetRemote: try view.state(of: new, as: move.knowledge)
+                    )
+                }
             }
             let (moved, replaced) = table.move(move.parent, move.name, to: move.newParent, move.newName)
             if let replaced { detach(replaced) }

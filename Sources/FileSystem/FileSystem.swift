@@ -26,6 +26,9 @@ package final class FileSystem: Sendable {
     let flushed = FlushedFiles()
     let unfinished = UnfinishedFiles()
     let newFiles: NewFileKeeper
+    /// What open files without a name need of the remote.
+    let held: HeldVersions
+    let keeper: OpenFileKeeper
     /// The last name that was asked for in vain.
     let vacancy = Lock<Vacancy?>(nil)
     let reserve: DiskReserve
@@ -60,6 +63,8 @@ package final class FileSystem: Sendable {
         let committer = GroupCommitter(journal: journal)
         self.committer = committer
         newFiles = NewFileKeeper(journal: journal)
+        held = HeldVersions(directory: journal.directory)
+        keeper = OpenFileKeeper(cache: cache)
         self.onChange = {
             committer.changed()
             onChange()
@@ -112,6 +117,7 @@ package final class FileSystem: Sendable {
     /// The last call.
     package func shutDown() {
         flushed.stop()
+        keeper.stop()
         pinner.stop()
         for inode in table.all where inode.kind == .file {
             do throws(FileError) {

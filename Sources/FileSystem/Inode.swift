@@ -44,6 +44,8 @@ final class Inode: Sendable {
         var subfolders: SubfolderCount?
         /// Its name was removed or given to another; it lives while it is open.
         var isDetached = false
+        /// What the remote has of it that is held there, from before it is detached until nobody has it open.
+        var kept: [KeptVersion] = []
 
         /// A remote change took its name: (folder, name), so that a write can still become a conflict copy there.
         var supersededAt: ObjectKey?
@@ -118,6 +120,7 @@ extension Inode.State {
     /// Lets go of the bytes of a removed file that nobody has open: the kernel may keep the inode for long.
     mutating func dropContent() {
         content = FileContent(generation: nil, map: ContentMap(size: content.map.size))
+        endKept()
         isWritable = false
         isLoaded = true
     }

@@ -21,15 +21,18 @@ final class Volume {
 
     private let disk: DiskSync
     private let options: FileSystemOptions
+    private let cacheSize: Int64
 
     /// With an age of 0 every look asks the remote.
     init(
         metadataAge: Double = 0,
         disk: DiskSync = DiskSync(),
         longestPath: Int = 1_024,
-        usesServerModificationTime: Bool = false
+        usesServerModificationTime: Bool = false,
+        cacheSize: Int64 = 10 << 30
     ) throws {
         self.disk = disk
+        self.cacheSize = cacheSize
         options = FileSystemOptions(
             uid: 1,
             gid: 2,
@@ -40,7 +43,7 @@ final class Volume {
         folder = "/tmp/moorage-volume-" + Randomness.hexadecimal(bytes: 8)
         catalog = try Catalog(directory: folder + "/cache")
         journal = try Journal(directory: folder + "/state", disk: disk)
-        files = try Self.fileSystem(folder, store, journal, catalog, options)
+        files = try Self.fileSystem(folder, store, journal, catalog, options, cacheSize)
     }
 
     deinit {
@@ -52,10 +55,16 @@ final class Volume {
         _ store: MemoryStore,
         _ journal: Journal,
         _ catalog: Catalog,
-        _ options: FileSystemOptions
+        _ options: FileSystemOptions,
+        _ cacheSize: Int64
     ) throws -> FileSystem {
         let remote = Remote(store: store)
-        let cache = BlockCache.Options(directory: folder + "/cache/blocks", blockSize: 65_536, minimumFree: 0)
+        let cache = BlockCache.Options(
+            directory: folder + "/cache/blocks",
+            blockSize: 65_536,
+            capacity: cacheSize,
+            minimumFree: 0
+        )
         return FileSystem(
             options: options,
             remote: remote,
@@ -76,7 +85,7 @@ final class Volume {
             ?? Journal.recovering(directory: folder + "/state", disk: disk).journal
         var options = options
         options.metadataAge = metadataAge
-        files = try Self.fileSystem(folder, store, journal, catalog, options)
+        files = try Self.fileSystem(folder, store, journal, catalog, options, cacheSize)
     }
 
     private func remove(_ path: String) {

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import Glibc
+import Journal
+import ObjectStore
+import Platform
+import Testing
+
+@testable import FileSystem
+
+/// Files that lose their names while they are open.
+@Suite struct KeepingTests {
+    /// Larger than what a cache without room would fetch, and than what comes with the first read.
+    private let content = (0..<3 << 20).map { UInt8(truncatingIfNeeded: $0 / 1000) }
+
+    private func isHeld(_ path: String, _ version: ObjectVersion, _ volume: Volume) throws -> Bool {
+        try HeldVersions.isHeld(ObjectKey(path), version, in: volume.folder + "/state")
+    }
+
+    private func waitUntil(_ isDone: () throws -> Bool) throws {
+        for _ in 0..<1500 {
+            if try isDone() { return }
+            usleep(20_000)
+        }
+        #expect(try isDone())
+    }
+
+    private func whole(_ volume: Volume, _ handle: FileHandle) throws -> [UInt8] {
+        try volume.read(handle, ByteRange(0, Int64(content.count)))
+    }
+
+    @Test func aRemovedFileIsHeldUntilItIsClosed() throws {
+        let volume = try Volume(cacheSize: 0)
+        let version = volume.store.set("a", content)
+        let handles = try [volume.open("a"), volume.open("a")]
+        #expect(try !isHeld("a", version, volume), "it has its name")
+        try volume.unlink("a")
+        #expect(try isHeld("a", version, volume))
+        volume.files.release(handles[0])
+        #expect(try isHeld("a", version, volume) && whole(volume, handles[1]) == content)
+        volume.files.release(handles[1])
+        #expect(try !isHeld("a", version, volume))
+    }
+
+    @Test func aReplacedFileIsHeldToo() throws {
+        let volume = try Volume(cacheSize: 0)
+        let (old, new) = (volume.store.set("a", content), volume.store.set("b", [1]))
+        let handle = try volume.open("a")
+        try volume.rename("b", "a")
+        #expect(try isHeld("a", old, volume) && !isHeld("b", new, volume))
+        volume.files.release(handle)
+        #expect(try !isHeld("a", old, volume))
+    }
+
+    @Test func whatNobodyHasOpenIsNotHeld() throws {
+        let volume = try Volume(cacheSize: 0)
+        let version = volume.store.set("a", content)
+        volume.files.release(try volume.open("a"))
+        try volume.unlink("a")
+        #expect(try !isHeld("a", version, volume))
+    }
+
+    @Test func whatKeepsItsNameIsNotHeld() throws {
+        let volume = try Volume(cacheSize: 0)
+        let version = volume.store.set("a", content)
+        let handle = try volume.open("a")
+        try volume.makeFolder("d")
+        #expect(throws: FileError.self) { try volume.rename("d", "a") }
+        #expect(throws: FileError.self) { try volume.removeFolder("a") }
+        try volume.rename("a", "b")
+        #expect(try !isHeld("a", version, volume), "its content is found under the new name")
+        try volume.unlink("b")
+        #expect(try isHeld("a", version, volume), "nobody finds it any more")
+        volume.files.release(handle)
+    }
+
+    @Test func whatIsSmallComesHereAndIsLetGo() throws {
+        let volume = try Volume()
+        let version = volume.store.set("a", content)
+        let handle = try volume.open("a")
+        try volume.unlink("a")
+        try waitUntil { try !isHeld("a", version, volume) }
+        volume.store.remove("a")
+        #expect(try whole(volume, handle) == content)
+        volume.files.release(handle)
+    }
+
+    @Test func whatIsNotAllHereIsHeldWhileTheRemoteIsAway() throws {
+        let volume = try Volume(metadataAge: 100)
+        let version = volume.store.set("a", content)
+        let handle = try volume.open("a")
+        volume.store.setUnreachable(true)
+        try volume.unlink("a")
+        usleep(300_000)
+        #expect(try isHeld("a", version, volume))
+        volume.store.setUnreachable(false)
+        volume.files.remoteBecameReachable()
+        try waitUntil { try !isHeld("a", version, volume) }
+        volume.store.remove("a")
+        #expect(try whole(volume, handle) == content)
+        volume.files.release(handle)
+    }
+
+    @Test func whatIsWrittenOverARemovedFileStandsOnWhatItShowed() throws {
+        let volume = try Volume(cacheSize: 0)
+        let version = volume.store.set("a", content)
+        let handle = try volume.open("a", write: true)
+        try volume.unlink("a")
+        try volume.write(handle, [255], at: 1_000_000)
+        #expect(try isHeld("a", version, volume))
+        var expected = content
+        expected[1_000_000] = 255
+        #expect(try whole(volume, handle) == expected)
+        try volume.close(handle)
+        #expect(try !isHeld("a", version, volume))
+    }
+
+    @Test func aFileThatCannotBeHeldIsRemovedAllTheSame() throws {
+        let volume = try Volume(cacheSize: 0)
+        volume.store.set("a", content)
+        try #require(symlink("/dev/null", volume.folder + "/state/held.lock") == 0)
+        let handle = try volume.open("a")
+        try volume.unlink("a")
+        #expect(try whole(volume, handle) == content)
+        volume.files.release(handle)
+    }
+}
