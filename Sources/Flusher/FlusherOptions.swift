@@ -26,6 +26,8 @@ package struct FlusherOptions: Sendable {
     package var partsPerFile: Int
     /// Requests in flight at once, over all volumes.
     package var requests: Int
+    /// How long deletions and replacements wait for programs that still read the file.
+    package var readerPatience = ReaderWait.Patience()
     /// How much may go over networks that cost, of all volumes together.
     package var budget = ByteBudget.Limits()
     /// Who tells how hard the machine works; nil: nothing is known of it.

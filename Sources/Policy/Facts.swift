@@ -93,6 +93,8 @@ package struct WorkFacts: Hashable, Sendable {
     package var nextAttempt: Timestamp?
     /// What must be done first, in words.
     package var dependency: String?
+    /// As what ``dependency`` is told.
+    package var dependencyReason = WaitingReason.dependency
     /// Asked for by a person: quiet period, backoff, not-before and the machine's conditions do not count.
     package var isForced: Bool
     /// Needs room on the local disk first.

@@ -18,7 +18,7 @@ package enum Policy {
         if work.isPaused { reasons.append(Waiting(.paused, since: work.changed)) }
         if !work.isForced { appendTimes(work, settings: settings, now: now, to: &reasons) }
         if let dependency = work.dependency {
-            reasons.append(Waiting(.dependency, since: work.changed, detail: dependency))
+            reasons.append(Waiting(work.dependencyReason, since: work.changed, detail: dependency))
         }
         appendConditions(work, volume: volume, to: &reasons)
         for hold in holds(of: work, volume: volume, now: now)

@@ -24,6 +24,8 @@ package enum WaitingReason: String, Hashable, Sendable, CaseIterable {
     case diskFull = "disk-full"
     case auth
     case conflict
+    /// A program on this machine still reads what it would delete or replace.
+    case open
     case dependency
 
     /// Whether it holds also what somebody asked for: there is no way, or no time.

@@ -50,7 +50,7 @@ import Testing
     @Test func everyReasonHasAHint() {
         let reasons = [
             "offline", "captive-portal", "load", "thermal", "window", "not-before", "backoff", "quiet", "paused",
-            "sleep", "quota", "disk-full", "auth", "conflict", "dependency",
+            "sleep", "quota", "disk-full", "auth", "conflict", "open", "dependency",
         ]
         for reason in reasons + Self.gates {
             for name in ["interactive", "background", "discretionary", nil] {

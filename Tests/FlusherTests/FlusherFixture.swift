@@ -54,9 +54,14 @@ final class FlusherFixture: Sendable {
     }
 
     /// Starts the flusher on a thread of its own and waits until it answers.
-    func start(idle: Double? = nil, conditions: (any ConditionSource)? = nil) throws -> ControlClient {
+    func start(
+        idle: Double? = nil,
+        conditions: (any ConditionSource)? = nil,
+        readerPatience: ReaderWait.Patience = ReaderWait.Patience()
+    ) throws -> ControlClient {
         var options = FlusherOptions(directories: directories, exitWhenIdle: idle, host: "here")
         options.conditions = conditions
+        options.readerPatience = readerPatience
         let (store, chosen) = (store, options)
         status.update { $0 = nil }
         try Thread.detached(name: "flusher") { [status] in

@@ -22,6 +22,8 @@ struct WaitingHint {
         "disk-full": "make room on the disk of the state folder",
         "auth": "mend the credentials, then run any moorage command with them",
         "conflict": "moorage uploads resolve PATH --keep mine|theirs|both",
+        "open":
+            "goes on when the programs that have the old file open close it; moorage uploads now PATH gives them 30 s",
         "dependency": "goes on when what it names is done",
     ]
 

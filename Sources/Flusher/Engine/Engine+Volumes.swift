@@ -72,7 +72,8 @@ extension Engine {
                 places: places,
                 journal: journal,
                 catalog: openCatalog(places),
-                cache: openCache(description, places)
+                cache: openCache(description, places),
+                readerPatience: options.readerPatience
             )
             connect(session, credentials: state.inspect { $0.credentials[description.id] ?? $0.credentials[nil] })
             let now = Timestamp.now()

@@ -39,7 +39,12 @@ extension Engine {
             state.scheduler.block(row.id, on: nil, detail: "the remote is not known yet", now: .now())
             return nil
         }
-        let job = RunningJob(row: row.id, closesLongCircle: row.closesLongCircle, path: .root)
+        let job = RunningJob(
+            row: row.id,
+            closesLongCircle: row.closesLongCircle,
+            isAwaited: row.facts.isForced,
+            path: .root
+        )
         state.jobs[row.id] = job
         job.cancellation.trafficClass = state.trafficClass(of: row.id)
         job.cancellation.pace = state.pace(of: row.id)
@@ -90,7 +95,10 @@ extension Engine {
             }
             noteAnswer(of: row.volume, after: outage)
             takeInAgain(row, session, isRound: true)
-        case .failed(let failure): fail(row, session, failure)
+        case .failed(let failure):
+            fail(row, session, failure)
+            // Nothing was done, and that each second perhaps.
+            if case .inUse = failure { return }
         }
         noteMaintenance(session)
     }
@@ -158,12 +166,18 @@ extension Engine {
     }
 
     /// Puts a row back for a moment.
-    private func giveBack(_ row: RowID, on blocker: RowID? = nil, for seconds: Double = 0.5, detail: String) {
+    private func giveBack(
+        _ row: RowID,
+        on blocker: RowID? = nil,
+        for seconds: Double = 0.5,
+        reason: WaitingReason = .dependency,
+        detail: String
+    ) {
         noteEnd(of: row)
         state.update { state in
             state.noteSent(of: row)
             state.jobs[row] = nil
-            state.scheduler.block(row, on: blocker, for: seconds, detail: detail, now: .now())
+            state.scheduler.block(row, on: blocker, for: seconds, reason: reason, detail: detail, now: .now())
         }
     }
 
@@ -173,6 +187,7 @@ extension Engine {
         case .blocked(let node, let detail):
             giveBack(row, on: node.map { RowID(volume: row.volume, node: $0.value) }, detail: detail)
         case .later(let seconds, let detail): giveBack(row, for: seconds, detail: detail)
+        case .inUse(let seconds, let detail): giveBack(row, for: seconds, reason: .open, detail: detail)
         case .journal(let error):
             Log.error("flusher", "\(session.description.remote): \(error)")
             // It is the whole volume's trouble, and asking for each row makes it no better.

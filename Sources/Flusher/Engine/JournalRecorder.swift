@@ -10,12 +10,16 @@ internal import Platform
 struct JournalRecorder: TransferRecorder {
     /// The code of errors that are the journal's: the local disk may be full, the upload is as it was.
     static let failure = "journal"
+    /// The code of errors that say that the object is still read on this machine.
+    static let inUse = "in-use"
 
     let session: VolumeSession
     let transfer: TransferID
     let method: TransferProtocol
     /// What the server copies of a multipart upload, as ``PartComposition/encoded``.
     var composition: [UInt8]?
+    /// Somebody waits for it.
+    var isAwaited = false
 
     func beginning(at time: Timestamp) throws(StoreError) {
         try write { (journal) throws(JournalError) in try journal.beginCreation(of: transfer, at: time) }
@@ -70,6 +74,13 @@ struct JournalRecorder: TransferRecorder {
             try journal.recordProgress(transfer, acknowledged: bytes)
         }
         session.change(transfer) { $0.acknowledged = bytes }
+    }
+
+    func mayCommit() throws(StoreError) {
+        guard let known = session.transfer(transfer), case .version(let version) = known.base else { return }
+        let verdict = session.readers.ask(known.key, version, isAwaited: isAwaited) { .replacement }
+        guard case .wait(let seconds, let reason) = verdict else { return }
+        throw StoreError(.localInput, reason, code: Self.inUse, retryAfter: seconds)
     }
 
     func committing(expectedTag: String?) throws(StoreError) {

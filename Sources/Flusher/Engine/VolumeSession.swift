@@ -35,6 +35,8 @@ final class VolumeSession: Sendable {
     /// The folders that a person holds back.
     let pauses: PauseStore
     let costly = Lock(CostlyReports())
+    /// What open files keep from being deleted or replaced.
+    let readers: OpenReaders
     private let state: Lock<State>
 
     init(
@@ -42,7 +44,8 @@ final class VolumeSession: Sendable {
         places: VolumePlaces,
         journal: Journal,
         catalog: any CatalogSink,
-        cache: BlockCache
+        cache: BlockCache,
+        readerPatience: ReaderWait.Patience
     ) throws(JournalError) {
         self.description = description
         self.places = places
@@ -50,6 +53,7 @@ final class VolumeSession: Sendable {
         self.catalog = catalog
         self.cache = cache
         pauses = PauseStore(directory: places.state)
+        readers = OpenReaders(directory: places.state, patience: readerPatience)
         // Whoever waited for an answer before us waits no more.
         try journal.doubtAllCreations()
         var initial = State()

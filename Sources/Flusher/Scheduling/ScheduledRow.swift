@@ -55,6 +55,7 @@ extension ScheduledRow {
         var other = other
         other.facts.isForced = facts.isForced
         other.facts.dependency = facts.dependency
+        other.facts.dependencyReason = facts.dependencyReason
         other.closesLongCircle = closesLongCircle
         return self == other
     }

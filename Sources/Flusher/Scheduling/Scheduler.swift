@@ -190,11 +190,12 @@ package struct Scheduler: Sendable {
         }
     }
 
-    /// Notes that a row must wait for another one, or, with `blocker` nil, for some seconds.
+    /// Notes that a row must wait for another one, or, with `blocker` nil, for some seconds; told as `reason`.
     package mutating func block(
         _ id: RowID,
         on blocker: RowID?,
         for seconds: Double = 0.5,
+        reason: WaitingReason = .dependency,
         detail: String,
         now: Timestamp
     ) {
@@ -202,6 +203,7 @@ package struct Scheduler: Sendable {
         guard entries[id] != nil else { return }
         unlink(id)
         entries[id]?.row.facts.dependency = detail
+        entries[id]?.row.facts.dependencyReason = reason
         entries[id]?.row.closesLongCircle = false
         if let blocker, blocker != id, isToCome(blocker, since: started), !breaksCircle(id, blocker, now: now) {
             link(id, to: blocker)
@@ -411,6 +413,7 @@ package struct Scheduler: Sendable {
         entries[id]?.blocker = nil
         entries[id]?.recheck = nil
         entries[id]?.row.facts.dependency = nil
+        entries[id]?.row.facts.dependencyReason = .dependency
     }
 
     private mutating func release(dependentsOf id: RowID, now: Timestamp) {

@@ -37,7 +37,9 @@ package struct PutDriver {
         var action = machine.start()
         while true {
             switch action {
-            case .put: action = machine.handle(put(tag))
+            case .put:
+                try context.recorder.mayCommit()
+                action = machine.handle(put(tag))
             case .verifyTarget: action = machine.handle(verify(tag))
             case .wait(let pause):
                 if lastError.isOverload { context.progress.noteTrouble() }

@@ -13,6 +13,9 @@ extension RowWork {
     /// False: the content must be sent instead.
     func copy(_ transfer: Transfer, _ node: JournalNode, source: CopySource) throws(WorkFailure) -> Bool {
         if transfer.phase == .committing, try recognise(transfer, node, source) { return true }
+        if case .version(let version) = transfer.base {
+            try awaitReaders(of: transfer.key, version, as: .replacement)
+        }
         let mark = CopyMark(node.attributes, size: source.version.size)
         let recorder = JournalRecorder(session: session, transfer: transfer.id, method: .copy)
         do throws(StoreError) {

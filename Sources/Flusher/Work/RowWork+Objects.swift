@@ -13,6 +13,7 @@ extension RowWork {
     /// Makes the remote object of a file or symbolic link what the row wants.
     func makeObject(_ node: JournalNode) throws(WorkFailure) {
         if node.hasRemoteDirectory { return try removeMarker(node) }
+        try awaitKnownReaders(of: node.path, node.base)
         try checkSafe(node)
         guard let transfer = try transfer(for: node, method: firstMethod(of: node)) else { throw .changed }
         guard session.claim(transfer.id) else { throw .blocked(nil, "its upload is being looked after") }
@@ -79,6 +80,8 @@ extension RowWork {
         case .conflict(let found): try conflict(current, node, found)
         case .unsupported:
             throw .attention("the remote takes this content by none of the known ways of upload")
+        case .failed(let error) where error.code == JournalRecorder.inUse:
+            throw .inUse(error.retryAfter ?? 1, error.message)
         case .failed(let error): throw .store(error)
         }
     }

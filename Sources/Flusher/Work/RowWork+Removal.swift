@@ -11,6 +11,7 @@ extension RowWork {
     func removeFromRemote(_ node: JournalNode) throws(WorkFailure) {
         if node.base == .absent, !node.hasRemoteDirectory { return try watch(node) }
         if case .version(let version) = node.base {
+            try awaitReaders(of: node.path, version, as: try isInTheWay(node) ? .replacement : .removal)
             guard try deleteObject(node, version) else { return }
         }
         if node.hasRemoteDirectory { try removeMarker(node) }
@@ -74,6 +75,7 @@ extension RowWork {
     /// Makes or renews a folder's marker, after the object at the folder's own name, if any, is gone.
     func makeFolder(_ node: JournalNode) throws(WorkFailure) {
         if case .version(let version) = node.base {
+            try awaitReaders(of: node.path, version, as: .replacement)
             guard try deleteObject(node, version) else { return }
         }
         guard let row = try journal({ (journal) throws(JournalError) in try journal.beginDirectory(node.id) }) else {

@@ -99,7 +99,8 @@ extension RowWork {
                 session: session,
                 transfer: transfer.id,
                 method: method.journalled,
-                composition: source?.record
+                composition: source?.record,
+                isAwaited: job.isAwaited
             ),
             progress: progress,
             gate: settings.gate,

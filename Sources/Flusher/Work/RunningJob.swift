@@ -21,6 +21,8 @@ final class RunningJob: Sendable {
     let row: RowID
     /// It closes a circle of very many rows, and is to break it.
     let closesLongCircle: Bool
+    /// Somebody waits for it.
+    let isAwaited: Bool
     let cancellation = CancellationFlag()
     /// How fast it may go where that is set for the file itself.
     let ownLimit = RateLimit()
@@ -28,8 +30,9 @@ final class RunningJob: Sendable {
     let sent = SentBytes()
     private let state: Lock<State>
 
-    init(row: RowID, closesLongCircle: Bool = false, path: ObjectKey) {
+    init(row: RowID, closesLongCircle: Bool = false, isAwaited: Bool = false, path: ObjectKey) {
         self.row = row
+        self.isAwaited = isAwaited
         self.closesLongCircle = closesLongCircle
         state = Lock(State(path: path))
     }

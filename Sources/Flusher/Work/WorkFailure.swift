@@ -19,6 +19,8 @@ enum WorkFailure: Error {
     case blocked(NodeID?, String)
     /// Nothing can be done for this many seconds, and why.
     case later(Double, String)
+    /// What it would delete or replace is still read on this machine: nothing can be done for this many seconds, and why.
+    case inUse(Double, String)
     /// The local disk has no room for what must be fetched first; how many bytes have to be free.
     case diskFull(String, needed: Int64)
     /// A person is needed, and why.
