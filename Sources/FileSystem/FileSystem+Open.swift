@@ -88,22 +88,23 @@ extension FileSystem {
     }
 
     private func removeHandle(_ handle: FileHandle) {
-        handle.inode.state.withLock { state in
+        let ended = handle.inode.state.withLock { state in
             state.handles -= 1
             if handle.isWritable, handle.isReadable { state.mappers -= 1 }
-            guard state.handles == 0 else { return }
-            settle(&state)
+            return state.handles == 0 ? settle(&state) : []
         }
+        ended.end()
     }
 
-    /// Lets go of what only an open file needs.
+    /// Lets go of what only an open file needs; returns what is to be ended, outside of the lock.
     ///
     /// What is recorded can be opened again; a detached file's bytes are gone with its last handle.
-    func settle(_ state: inout Inode.State) {
+    func settle(_ state: inout Inode.State) -> [KeptVersion] {
         // It could not be completed: it counts as open until it is.
-        guard !state.isWritable || state.isDetached else { return }
+        guard !state.isWritable || state.isDetached else { return [] }
+        var ended: [KeptVersion] = []
         if state.isDetached {
-            state.dropContent()
+            ended = state.dropContent()
         } else if state.revision == state.recorded, state.content.generation != nil {
             state.content.staging = nil
             state.isLoaded = false
@@ -111,6 +112,7 @@ extension FileSystem {
             state.content = .remote(uploaded.key, uploaded.version)
         }
         noteClosed(&state)
+        return ended
     }
 
     /// Opens the staging files of a file's content, down the chain.
@@ -197,7 +199,7 @@ extension FileSystem {
     /// be had.
     ///
     /// The upload of an older content replaces the remote version that was below it, while the file is written on.
-    private func reloadBelow(_ inode: Inode) throws(FileError) -> Bool {
+    func reloadBelow(_ inode: Inode) throws(FileError) -> Bool {
         let top = inode.state.withLock { $0.isDetached ? nil : $0.content.generation }
         guard let top, let generation = try translating({ try journal.generation(top) }) else { return false }
         let below: FileContent.Below

@@ -59,16 +59,17 @@ extension FileSystem {
 
     /// Takes an inode off its name: it lives on, for itself, while it is open.
     func detach(_ inode: Inode) {
-        let kept = inode.state.withLock { state in
+        let (kept, ended) = inode.state.withLock { state in
             state.isDetached = true
             state.supersededAt = nil
             state.showUploaded()
-            if state.handles == 0 { state.dropContent() }
+            let ended = state.handles == 0 ? state.dropContent() : []
             state.node = nil
             state.noteStatusChange()
             noteClosed(&state)
-            return state.kept
+            return (state.kept, ended)
         }
+        ended.end()
         keeper.keep(kept)
     }
 

@@ -118,10 +118,12 @@ extension Inode.State {
     }
 
     /// Lets go of the bytes of a removed file that nobody has open: the kernel may keep the inode for long.
-    mutating func dropContent() {
+    ///
+    /// Returns what is to be ended, outside of the lock.
+    mutating func dropContent() -> [KeptVersion] {
         content = FileContent(generation: nil, map: ContentMap(size: content.map.size))
-        endKept()
         isWritable = false
         isLoaded = true
+        return takeKept()
     }
 }

@@ -13,7 +13,7 @@ final class KeptVersion: Sendable {
         var hold: HeldVersions.Hold?
         /// Keeps the version's file in the cache, once somebody has looked.
         var reader: CacheReader?
-        /// Its part of what the cache may keep for such files, once it is to be fetched.
+        /// Its part of what the cache may keep for such files, once it is to be fetched, or was all there.
         var room: OpenFileKeeper.Room?
         var hasEnded = false
     }
@@ -31,7 +31,10 @@ final class KeptVersion: Sendable {
     /// Nobody reads it any more.
     var hasEnded: Bool { state.withLock { $0.hasEnded } }
 
-    /// Whether it is to be fetched.
+    /// Whether it is held at the remote.
+    var isHeld: Bool { state.withLock { $0.hold != nil } }
+
+    /// Whether it has a part of what the cache may keep.
     var hasRoom: Bool { state.withLock { $0.room != nil } }
 
     func take(_ room: OpenFileKeeper.Room) {
@@ -74,14 +77,21 @@ final class KeptVersion: Sendable {
     }
 }
 
+extension [KeptVersion] {
+    /// Lets go of everything; not within a lock, as that is work for the kernel and the cache.
+    func end() {
+        for version in self { version.end() }
+    }
+}
+
 extension FileContent {
     /// The remote versions that reads of it may need, this mount's own upload of it first.
-    var remoteVersions: [(key: ObjectKey, version: ObjectVersion)] {
+    var remoteVersions: [UploadedVersion] {
         guard !map.underlayRanges.isEmpty || uploaded != nil else { return [] }
-        let own = uploaded.map { [(key: $0.key, version: $0.version)] } ?? []
+        let own = uploaded.map { [$0] } ?? []
         return switch below {
         case .nothing: own
-        case .remote(let key, let version): own + [(key, version)]
+        case .remote(let key, let version): own + [UploadedVersion(key: key, version: version)]
         case .content(let content): own + content.remoteVersions
         }
     }
@@ -90,17 +100,20 @@ extension FileContent {
 extension Inode.State {
     /// Shows what the file's own upload made of it, where not all of its bytes are local: what was below may be gone, and
     /// without a name nobody can find out any more.
+    ///
+    /// Where that version could not be held, the local bytes are worth more.
     mutating func showUploaded() {
         guard let uploaded = content.uploaded, !isWritable, activeWrites == 0, revision == recorded,
-            !content.map.underlayRanges.isEmpty
+            !content.map.underlayRanges.isEmpty,
+            kept.contains(where: { $0.key == uploaded.key && $0.version == uploaded.version && $0.isHeld })
         else { return }
         content = .remote(uploaded.key, uploaded.version)
         isLoaded = true
     }
 
-    /// Lets go of what was kept of the remote for who has it open.
-    mutating func endKept() {
-        for version in kept { version.end() }
-        kept = []
+    /// Takes what was kept of the remote for who has it open, to be ended outside of the lock.
+    mutating func takeKept() -> [KeptVersion] {
+        defer { kept = [] }
+        return kept
     }
 }

@@ -43,7 +43,7 @@ extension FileSystem {
             } catch {
                 Log.debug("mount", "a file cannot be completed yet: \(error)")
             }
-            inode.state.withLock { if $0.handles == 0 { settle(&$0) } }
+            inode.state.withLock { $0.handles == 0 ? settle(&$0) : [] }.end()
             table.forget(inode.number, count: 1)
         }
     }

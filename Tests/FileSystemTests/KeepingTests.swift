@@ -76,6 +76,53 @@ import Testing
         volume.files.release(handle)
     }
 
+    /// As with `fsync=remote`: `first` is uploaded, then `second` is written, to what is open all the time.
+    ///
+    /// With `isDuring` the second one is written while the first one is sent.
+    private func writeOverAnUpload(_ volume: Volume, _ handle: FileHandle, isDuring: Bool) throws -> [UInt8] {
+        let key = ObjectKey("a")
+        var expected = content
+        try volume.write(handle, [1, 2, 3], at: 100)
+        expected.replaceSubrange(100..<103, with: [1, 2, 3])
+        _ = try volume.files.recordContent(of: handle.inode, sealing: true)
+        let second = { _ = try volume.write(handle, [4, 5, 6], at: 200) }
+        let row = try #require(try volume.journal.node(at: key))
+        try volume.upload(row, expected) { if isDuring { try second() } }
+        if !isDuring { try second() }
+        expected.replaceSubrange(200..<203, with: [4, 5, 6])
+        return expected
+    }
+
+    @Test(arguments: [false, true])
+    func whatIsWrittenOverAnUploadStandsOnWhatThatMade(isDuring: Bool) throws {
+        let volume = try Volume(cacheSize: 0)
+        volume.store.set("a", content)
+        let handle = try volume.open("a", write: true)
+        let expected = try writeOverAnUpload(volume, handle, isDuring: isDuring)
+        let new = try #require(volume.store.version(of: "a"))
+        try volume.unlink("a")
+        #expect(try isHeld("a", new, volume))
+        #expect(try whole(volume, handle) == expected)
+        try volume.close(handle)
+        #expect(try !isHeld("a", new, volume))
+    }
+
+    @Test func whereNothingCanBeHeldLocalBytesAreRead() throws {
+        let volume = try Volume(cacheSize: 0)
+        volume.store.set("a", content)
+        try #require(symlink("/dev/null", volume.folder + "/state/held.lock") == 0)
+        let handle = try volume.open("a", write: true)
+        try volume.write(handle, [1, 2, 3], at: 100)
+        _ = try volume.files.recordContent(of: handle.inode, sealing: true)
+        var sent = content
+        sent.replaceSubrange(100..<103, with: [1, 2, 3])
+        try volume.upload(try #require(try volume.journal.node(at: ObjectKey("a"))), sent)
+        try volume.unlink("a")
+        volume.store.remove("a")
+        #expect(try volume.read(handle, ByteRange(100, 103)) == [1, 2, 3])
+        try volume.close(handle)
+    }
+
     @Test func whatIsSmallComesHereAndIsLetGo() throws {
         let volume = try Volume()
         let version = volume.store.set("a", content)

@@ -41,6 +41,10 @@ final class MemoryStore: ObjectStore {
         }
     }
 
+    func version(of key: String) -> ObjectVersion? {
+        state.inspect { $0.objects[ObjectKey(key)].map { Self.version($0) } }
+    }
+
     func remove(_ key: String) {
         state.update { _ = $0.objects.removeValue(forKey: ObjectKey(key)) }
     }
