@@ -15,6 +15,8 @@ final class OpenFileKeeper: Sendable {
         let version: KeptVersion
         /// No attempt to fetch it before this time, in monotonic seconds.
         var retryAt = 0.0
+        /// The log has that it could not be fetched.
+        var hasTold = false
     }
 
     private struct State {
@@ -40,8 +42,10 @@ final class OpenFileKeeper: Sendable {
     }
 
     func keep(_ versions: [KeptVersion]) {
+        // As with nearly every file that loses its name.
+        guard !versions.isEmpty else { return }
         let mustStart = state.update { state in
-            guard !versions.isEmpty, !state.isStopping else { return false }
+            guard !state.isStopping else { return false }
             state.entries += versions.map { Entry(version: $0) }
             defer { state.isRunning = true }
             return !state.isRunning
@@ -62,7 +66,8 @@ final class OpenFileKeeper: Sendable {
     private func run() {
         while let batch = next() {
             var rest: [Entry] = []
-            for var entry in batch where !look(&entry) { rest.append(entry) }
+            // What is all here is let go first: fetching the others may take long.
+            for var entry in batch.filter({ !isSettled($0.version) }) where !fetch(&entry) { rest.append(entry) }
             let (kept, known) = (rest, batch.count)
             let isIdle = state.inspect { state in
                 state.entries.replaceSubrange(..<known, with: kept)
@@ -85,22 +90,32 @@ final class OpenFileKeeper: Sendable {
         }
     }
 
-    /// Does what can be done for a version; true when it needs no look any more.
-    private func look(_ entry: inout Entry) -> Bool {
-        let version = entry.version
+    /// Lets go of a version at the remote that is all here and may stay; true when it needs no look any more.
+    private func isSettled(_ version: KeptVersion) -> Bool {
         guard version.version.size > 0 else {
             version.release()
             return true
         }
         guard let reader = version.reader(in: cache) else { return true }
-        if !version.hasRoom, let room = room(for: version.version.size) { version.take(room) }
-        if version.hasRoom, fetch(&entry, reader) { return true }
         let whole = ByteRange(0, version.version.size)
-        guard reader.isResident(whole) else { return false }
+        // Room for what is to be fetched is taken before.
+        guard isSmall(version) || reader.isResident(whole), hasRoom(version), reader.isResident(whole) else {
+            return false
+        }
         // Looked at once more: what is spared from now on may have gone a moment ago.
         reader.spareAll()
         guard reader.isResident(whole) else { return false }
         version.release()
+        return true
+    }
+
+    private func isSmall(_ version: KeptVersion) -> Bool { version.version.size <= Self.largest }
+
+    /// Whether the cache may keep a version, whose part of that is taken with it.
+    private func hasRoom(_ version: KeptVersion) -> Bool {
+        if version.hasRoom { return true }
+        guard let room = room(for: version.version.size) else { return false }
+        version.take(room)
         return true
     }
 
@@ -120,10 +135,10 @@ final class OpenFileKeeper: Sendable {
         }
     }
 
-    /// Room for a version that is small enough to be fetched; nil when there is none.
+    /// Room for a version; nil when there is none.
     private func room(for size: Int64) -> Room? {
         let capacity = cache.options.capacity
-        guard size <= min(Self.largest, capacity / 4) else { return nil }
+        guard size <= capacity / 4 else { return nil }
         let hasRoom = state.inspect { state in
             guard state.taken + size <= capacity / 2 else { return false }
             state.taken += size
@@ -132,23 +147,31 @@ final class OpenFileKeeper: Sendable {
         return hasRoom ? Room(self, size) : nil
     }
 
-    /// Fetches what is missing; true when there is nothing more to be had.
-    private func fetch(_ entry: inout Entry, _ reader: CacheReader) -> Bool {
-        let now = monotonicSeconds()
-        guard now >= entry.retryAt, !cache.isThrifty else { return false }
+    /// Fetches what is missing of a version that has room; true when it needs no look any more.
+    private func fetch(_ entry: inout Entry) -> Bool {
+        let (now, version) = (monotonicSeconds(), entry.version)
+        guard isSmall(version), version.hasRoom, now >= entry.retryAt, !cache.isThrifty,
+            let reader = version.reader(in: cache)
+        else { return version.hasEnded }
         reader.spareAll()
-        let version = entry.version
         do throws(StoreError) {
             let isWhole = try reader.complete { !version.hasEnded && !cache.isThrifty && !isStopping }
             if !isWhole { entry.retryAt = now + Self.pause }
-            return version.hasEnded
+            return isSettled(version)
         } catch {
-            Log.info("mount", "\(version.key), which is open, is not all here yet: \(error)")
+            tell(&entry, error)
             entry.retryAt = now + Self.pause
             guard error.cause == .preconditionFailed || error.cause == .notFound else { return false }
             version.release()
             return true
         }
+    }
+
+    /// Says once what is in the way of a file: the remote may be away for days.
+    private func tell(_ entry: inout Entry, _ error: StoreError) {
+        guard !entry.hasTold else { return }
+        entry.hasTold = true
+        Log.info("mount", "\(entry.version.key), which is open, is not all here yet: \(error)")
     }
 
     private var isStopping: Bool { state.inspect { $0.isStopping } }

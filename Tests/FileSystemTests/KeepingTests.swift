@@ -123,6 +123,20 @@ import Testing
         try volume.close(handle)
     }
 
+    @Test func whatIsHereButTooLargeToStayIsHeld() throws {
+        // A quarter of it is less than the file.
+        let volume = try Volume(cacheSize: 8 << 20)
+        let version = volume.store.set("a", content)
+        let handle = try volume.open("a")
+        #expect(try whole(volume, handle) == content)
+        try volume.unlink("a")
+        // It is looked at meanwhile.
+        usleep(500_000)
+        #expect(try isHeld("a", version, volume))
+        volume.files.release(handle)
+        #expect(try !isHeld("a", version, volume))
+    }
+
     @Test func whatIsSmallComesHereAndIsLetGo() throws {
         let volume = try Volume()
         let version = volume.store.set("a", content)
