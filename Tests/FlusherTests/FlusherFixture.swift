@@ -86,10 +86,10 @@ final class FlusherFixture: Sendable {
     }
 
     /// Everything that is pending becomes remote, or what is left is given.
-    func flush(_ client: ControlClient, timeout: Double = 60) throws -> [UploadReport] {
-        let reply = try client.stream(.flush(selection: UploadSelection(), timeout: timeout), timeout: timeout + 30) {
-            _ in
-        }
+    func flush(_ client: ControlClient, paths: [String] = [], timeout: Double = 60) throws -> [UploadReport] {
+        let volumes = paths.isEmpty ? [] : [description.id]
+        let selection = UploadSelection(volumes: volumes, paths: paths)
+        let reply = try client.stream(.flush(selection: selection, timeout: timeout), timeout: timeout + 30) { _ in }
         guard case .flushed(let remaining) = reply else { throw ControlError.malformed("\(reply)") }
         return remaining
     }

@@ -24,10 +24,10 @@ import Testing
         let held: HeldVersions
         var remote: RemoteState { .file(version, FlusherFixture.attributes) }
 
-        init(protocol name: String = "auto") throws {
+        init(protocol name: String = "auto", quietPeriod: Double = 0) throws {
             store = FakeStore()
             store.state.withLock { $0.speaksResumable = name == "ietf-resumable" }
-            fixture = try FlusherFixture(store: store, uploadProtocol: name)
+            fixture = try FlusherFixture(store: store, uploadProtocol: name, quietPeriod: quietPeriod)
             version = store.foreign("a", [1, 2, 3])
             held = HeldVersions(directory: fixture.directories.places(of: fixture.description).state)
         }
@@ -112,6 +112,52 @@ import Testing
         let client = try scene.fixture.start(readerPatience: ReaderWait.Patience(ofWaiters: 1))
         try expect(["open"], of: "a", client)
         #expect(try scene.fixture.flush(client, timeout: 30).isEmpty && scene.store.objects[key] == nil)
+        try scene.fixture.stop(client)
+        #expect(hold != nil)
+    }
+
+    /// As when logs are rotated while somebody reads the old one, and the new one is synced.
+    @Test func whoWaitsForAFileGetsWhatHasToGoFirst() throws {
+        let scene = try Scene()
+        defer { scene.fixture.remove() }
+        let log = ObjectKey("log")
+        let old = scene.store.foreign("log", [4, 5])
+        let hold = scene.held.hold(key, scene.version)
+        try scene.fixture.journal.rename(
+            from: log,
+            to: key,
+            sourceRemote: .file(old, FlusherFixture.attributes),
+            targetRemote: scene.remote
+        )
+        try scene.fixture.write("log", [6])
+        let client = try scene.fixture.start(readerPatience: ReaderWait.Patience(ofWaiters: 1))
+        try expect(["open"], of: "a", client)
+        try expect(["dependency"], of: "log", client)
+        #expect(try scene.fixture.flush(client, paths: ["log"]).isEmpty)
+        #expect(scene.store.holds([log: [6], key: [4, 5]]))
+        try scene.fixture.stop(client)
+        #expect(hold != nil)
+    }
+
+    @Test func aChangeDuringTheUploadDoesNotMakeAFlushWaitLonger() throws {
+        // Before it is over a flush has begun.
+        let scene = try Scene(protocol: "s3-multipart", quietPeriod: 5)
+        defer { scene.fixture.remove() }
+        let hold = scene.held.hold(key, scene.version)
+        try scene.fixture.write("a", [UInt8](repeating: 9, count: 6 << 20), remote: scene.remote)
+        let (key, remote, journal) = (key, scene.remote, scene.fixture.journal)
+        let hasChanged = Atomic(false)
+        scene.store.hook.withLock { hook in
+            hook.call = { name, _ in
+                guard name == "part", !hasChanged.exchange(true, ordering: .relaxed) else { return }
+                _ = try? journal.setAttributes(at: key, remote: remote, AttributeChanges(permissions: 0o600))
+                // The flusher takes it in meanwhile.
+                usleep(2_500_000)
+            }
+        }
+        let client = try scene.fixture.start(readerPatience: ReaderWait.Patience(ofWaiters: 1))
+        #expect(try scene.fixture.flush(client).isEmpty)
+        #expect(scene.store.objects[key]?.metadata.mode.map { $0 & 0o777 } == 0o600)
         try scene.fixture.stop(client)
         #expect(hold != nil)
     }

@@ -123,6 +123,17 @@ private struct SchedulerModel {
     private mutating func force(_ id: RowID) {
         scheduler.force(id, now: now)
         rows[id]?.row.facts.isForced = true
+        forceBlockers(of: id)
+    }
+
+    /// What a forced row waits for is forced, unless it failed and has to wait for its next attempt.
+    private mutating func forceBlockers(of id: RowID) {
+        var next = rows[id]?.blocker
+        while let blocker = next, let facts = rows[blocker]?.row.facts, !facts.isForced, facts.nextAttempt ?? now <= now
+        {
+            rows[blocker]?.row.facts.isForced = true
+            next = rows[blocker]?.blocker
+        }
     }
 
     /// What waited for a row waits no more.
@@ -183,6 +194,7 @@ private struct SchedulerModel {
         }
         rows[id]?.blocker = blocker
         rows[id]?.recheck = nil
+        if rows[id]?.row.facts.isForced == true { forceBlockers(of: id) }
     }
 
     // MARK: what must hold

@@ -304,6 +304,63 @@ import Testing
         expectStarts(&scheduler, at: 1, [2, 1, 3])
     }
 
+    /// Rows of which the first one, then the second one, wait for the next one.
+    private func chain(last: ScheduledRow) -> Scheduler {
+        var scheduler = scheduler()
+        scheduler.update(row(1, changed: -9), now: start)
+        scheduler.update(row(2, changed: -8), now: start)
+        scheduler.update(last, now: start)
+        expectStarts(&scheduler, at: 0, [1, 2])
+        for node in [1, 2] as [Int64] { scheduler.block(id(node), on: id(node + 1), detail: "x", now: start) }
+        expectStarts(&scheduler, at: 0, [])
+        return scheduler
+    }
+
+    @Test func whatAForcedRowWaitsForIsForcedToo() {
+        var scheduler = chain(last: row(3, changed: 0))
+        #expect(!scheduler.isAwaited(id(3)))
+        scheduler.force(id(1), now: start)
+        #expect([1, 2, 3].allSatisfy { scheduler.row(id($0))?.facts.isForced == true })
+        expectStarts(&scheduler, at: 0, [3])
+        scheduler.finished(id(3), now: start)
+        scheduler.remove(id(3), now: start)
+        expectStarts(&scheduler, at: 0, [2])
+    }
+
+    @Test func whatAForcedRowIsFoundToWaitForIsForcedToo() {
+        var scheduler = scheduler()
+        for node in 1...3 { scheduler.update(row(Int64(node), changed: 0), now: start) }
+        scheduler.force(id(1), now: start)
+        expectStarts(&scheduler, at: 0, [1])
+        for node in [1, 2] as [Int64] {
+            scheduler.block(id(node), on: id(node + 1), detail: "x", now: start)
+            expectStarts(&scheduler, at: 0, [node + 1])
+        }
+    }
+
+    @Test func whatFailedIsNotTriedWithoutPauseForThoseThatWaitForIt() {
+        var failed = row(3, changed: -7)
+        failed.facts.nextAttempt = at(9)
+        var scheduler = chain(last: failed)
+        scheduler.force(id(1), now: start)
+        expectStarts(&scheduler, at: 8.9, [])
+        expectStarts(&scheduler, at: 9, [3])
+        #expect(scheduler.row(id(3))?.facts.isForced == false && scheduler.isAwaited(id(3)))
+    }
+
+    @Test func whatWaitsForReadersIsLookedAtAtOnceWhenItIsForced() {
+        var scheduler = scheduler()
+        scheduler.update(row(1, changed: -9), now: start)
+        for pause in [true, false] {
+            expectStarts(&scheduler, at: 0, [1])
+            scheduler.block(id(1), on: nil, for: 10, reason: .open, detail: "x", now: start)
+            expectStarts(&scheduler, at: 0, [])
+            scheduler.force(id(1), now: start)
+            if !pause { expectStarts(&scheduler, at: 9.9, []) }
+        }
+        expectStarts(&scheduler, at: 10, [1])
+    }
+
     @Test func whatIsWaitedForGoesFirst() {
         var scheduler = scheduler()
         for node in 1...3 { scheduler.update(row(Int64(node), changed: -5, priority: 4 - node), now: start) }

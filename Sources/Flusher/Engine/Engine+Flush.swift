@@ -137,7 +137,8 @@ extension Engine {
         }
     }
 
-    /// The rows of which the wish that they go now was lost with a first try, and conditions or a time hold them since.
+    /// The rows of which the wish that they go now was lost with a first try, or as they were changed during it, and
+    /// conditions, a time or something that has to happen first hold them since.
     private func forgotten(_ rows: [JournalNode], _ volume: String, now: Timestamp) -> Set<NodeID> {
         var forgotten: Set<NodeID> = []
         // Others need the state, too.
@@ -146,8 +147,9 @@ extension Engine {
                 for row in rows[first..<min(rows.count, first + Self.lookedAtOnce)] where row.schedule.attempts == 0 {
                     let id = RowID(volume: volume, node: row.id.value)
                     guard !state.scheduler.isRunning(id), let work = state.scheduler.row(id)?.facts else { continue }
-                    let isEarly = !work.isForced && work.notBefore.map { $0 > now } ?? false
-                    if isEarly || state.isHeld(id, now: now) { forgotten.insert(row.id) }
+                    let isEarly = work.notBefore.map { $0 > now } ?? false
+                    let isUnwished = !work.isForced && (isEarly || work.dependency != nil)
+                    if isUnwished || state.isHeld(id, now: now) { forgotten.insert(row.id) }
                 }
             }
         }

@@ -42,7 +42,7 @@ extension Engine {
         let job = RunningJob(
             row: row.id,
             closesLongCircle: row.closesLongCircle,
-            isAwaited: row.facts.isForced,
+            isAwaited: state.scheduler.isAwaited(row.id),
             path: .root
         )
         state.jobs[row.id] = job

@@ -77,7 +77,7 @@ package struct Scheduler: Sendable {
     var entries = RowTable<Entry>()
     var running: [RowID: Running] = [:]
     private var alarms = BinaryHeap<Alarm>()
-    private var dependents: [RowID: Set<RowID>] = [:]
+    var dependents: [RowID: Set<RowID>] = [:]
     private var lastStamp: UInt64 = 0
     /// How much was started that nobody waits for.
     var starts = 0
@@ -87,7 +87,7 @@ package struct Scheduler: Sendable {
     private var pendingBytes: [String: Int64] = [:]
     private var lastTime: Timestamp?
     /// Whether nothing further begins while programs are busy writing.
-    private var loadGate = LoadGate()
+    var loadGate = LoadGate()
 
     package init(limits: SchedulerLimits = SchedulerLimits()) {
         self.limits = limits
@@ -164,14 +164,6 @@ package struct Scheduler: Sendable {
         release(dependentsOf: id, now: now)
     }
 
-    /// Starts a row without regard to quiet period, backoff and not-before, nor to what programs write meanwhile.
-    package mutating func force(_ id: RowID, now: Timestamp) {
-        guard entries[id] != nil else { return }
-        loadGate.giveWay(at: now)
-        entries[id]?.row.facts.isForced = true
-        reconsider(id, now: now)
-    }
-
     /// Tries what failed before again within `spread` seconds: after the machine slept, or the network was another one,
     /// the failures of before say nothing.
     ///
@@ -191,6 +183,8 @@ package struct Scheduler: Sendable {
     }
 
     /// Notes that a row must wait for another one, or, with `blocker` nil, for some seconds; told as `reason`.
+    ///
+    /// Where somebody waits for the row, the other one is as urgent.
     package mutating func block(
         _ id: RowID,
         on blocker: RowID?,
@@ -208,6 +202,7 @@ package struct Scheduler: Sendable {
         if let blocker, blocker != id, isToCome(blocker, since: started), !breaksCircle(id, blocker, now: now) {
             link(id, to: blocker)
             entries[id]?.fruitless = 0
+            if entries[id]?.row.facts.isForced == true { forceBlockers(of: id, now: now) }
         } else {
             let pause = seconds * pauseFactor(id, blocker)
             entries[id]?.recheck = now.advanced(bySeconds: pause)
@@ -338,7 +333,7 @@ package struct Scheduler: Sendable {
     }
 
     /// Puts a row where it belongs now: among the ready ones, at a time to look again, or nowhere.
-    private mutating func reconsider(_ id: RowID, now: Timestamp) {
+    mutating func reconsider(_ id: RowID, now: Timestamp) {
         if let recheck = entries[id]?.recheck, recheck <= now { unlink(id) }
         guard let row = entries[id]?.row else { return }
         withdraw(id)
@@ -405,7 +400,7 @@ package struct Scheduler: Sendable {
     // MARK: dependencies
 
     /// Drops what a row is known to wait for.
-    private mutating func unlink(_ id: RowID) {
+    mutating func unlink(_ id: RowID) {
         if let blocker = entries[id]?.blocker {
             dependents[blocker]?.remove(id)
             if dependents[blocker]?.isEmpty == true { dependents[blocker] = nil }
