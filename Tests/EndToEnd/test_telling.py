@@ -15,9 +15,10 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from harness.held import expect_held
 from harness.machine import PYTHON
 from harness.processes import run, wait_until
-from harness.trees import all_keys, write_file
+from harness.trees import all_keys, random_bytes, write_file
 
 
 def keys(client):
@@ -194,6 +195,21 @@ def test_a_program_may_hold_or_refuse_what_has_waited(instance, client, hooks):
     assert "never" in os.listdir(mount.path) and keys(client) == ["fresh", "late"], "nothing is dropped"
     instance.run("uploads", "retry", mount / "never")
     wait_until(lambda: "never" in keys(client), 20, "what a person wants after all")
+
+
+def test_a_program_is_not_asked_about_what_waits_for_readers(instance, client, hooks, seed):
+    client.put_object(Bucket="bucket", Key="a", Body=random_bytes(seed, 6 << 20))
+    instance.configure(before_start=hooks.path, quiet_period="0s")
+    mount = instance.mount("s3://bucket", None, "cache_size=0")
+    with open(mount / "a", "rb"):
+        os.unlink(mount / "a")
+        write_file(mount / "a", b"made anew")
+        expect_held(instance, "a", "open")
+        # Longer than what has waited is called so after.
+        time.sleep(8)
+        assert hooks.calls == []
+    instance.flush()
+    assert client.get_object(Bucket="bucket", Key="a")["Body"].read() == b"made anew"
 
 
 def test_a_program_may_change_what_has_waited(instance, client, hooks):

@@ -162,6 +162,46 @@ import Testing
         #expect(hold != nil)
     }
 
+    @Test func anUploadToALeftPathWaitsWithoutRequests() throws {
+        // Before it is over what is left of the old path, which would end the upload, is paused.
+        let scene = try Scene(protocol: "s3-multipart", quietPeriod: 5)
+        defer { scene.fixture.remove() }
+        let new = [UInt8](repeating: 9, count: 6 << 20)
+        var hold = scene.held.hold(key, scene.version)
+        try scene.fixture.write("a", new, remote: scene.remote)
+        let client = try scene.fixture.start()
+        try expect(["open"], of: "a", client)
+        let moved = ObjectKey("b")
+        try scene.fixture.journal.rename(from: key, to: moved, sourceRemote: scene.remote, targetRemote: .absent)
+        _ = try client.call(.change(verb: .pause, selection: UploadSelection(paths: ["a"])))
+        _ = try client.call(.change(verb: .now, selection: UploadSelection(paths: ["b"])))
+        try expect(["open"], of: "b", client)
+        let requests = scene.store.state.withLock { $0.requests }
+        // It is looked at several times meanwhile.
+        usleep(3_000_000)
+        #expect(scene.store.state.withLock { $0.requests } == requests)
+        hold = nil
+        _ = try client.call(.change(verb: .resume, selection: UploadSelection(paths: ["a"])))
+        #expect(try hold == nil && scene.fixture.flush(client).isEmpty && scene.store.holds([moved: new]))
+        try scene.fixture.stop(client)
+    }
+
+    @Test func theNextReaderOfTheSameVersionIsWaitedForToo() throws {
+        let scene = try Scene()
+        defer { scene.fixture.remove() }
+        let hold = scene.held.hold(key, scene.version)
+        try scene.fixture.write("a", [4], remote: scene.remote)
+        let client = try scene.fixture.start(readerPatience: ReaderWait.Patience(usual: 4))
+        try waitUntil { try scene.store.holds(key, [4]) && scene.fixture.pending().isEmpty }
+        scene.store.foreign("a", [1, 2, 3])
+        try scene.fixture.write("a", [5], remote: scene.remote)
+        _ = try client.call(.wake(volume: nil))
+        try expect(["open"], of: "a", client)
+        try waitUntil { scene.store.holds(key, [5]) }
+        try scene.fixture.stop(client)
+        #expect(hold != nil)
+    }
+
     @Test func aDeletionThatAFileWaitsForDoesNotWaitForEver() throws {
         let scene = try Scene()
         defer { scene.fixture.remove() }

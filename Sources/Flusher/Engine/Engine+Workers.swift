@@ -176,8 +176,12 @@ extension Engine {
         noteEnd(of: row)
         state.update { state in
             state.noteSent(of: row)
+            let wasAwaited = state.jobs[row]?.isAwaited ?? true
             state.jobs[row] = nil
-            state.scheduler.block(row, on: blocker, for: seconds, reason: reason, detail: detail, now: .now())
+            // Who began to wait for it since is not waited for as long as if nobody did.
+            let isNews = reason == .open && !wasAwaited && state.scheduler.isAwaited(row)
+            let pause = isNews ? 0 : seconds
+            state.scheduler.block(row, on: blocker, for: pause, reason: reason, detail: detail, now: .now())
         }
     }
 

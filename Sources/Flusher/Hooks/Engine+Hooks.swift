@@ -37,9 +37,9 @@ extension Engine {
 
     /// Asks the user's program whether an upload that has waited may begin now; false when it is to wait on.
     func mayBegin(_ row: RowID, _ session: VolumeSession) -> Bool {
-        guard hooks.asksBeforeStart, let node = (try? session.journal.node(NodeID(row.node))) ?? nil else {
-            return true
-        }
+        guard hooks.asksBeforeStart, let node = (try? session.journal.node(NodeID(row.node))) ?? nil,
+            !session.waitsForReaders(node)
+        else { return true }
         let isWished = state.inspect { $0.scheduler.row(row)?.facts.isForced ?? false }
         let waited = Double(Timestamp.now().nanoseconds - node.changedAt.nanoseconds) / 1e9
         let patience = session.description.quietPeriod + Self.delay

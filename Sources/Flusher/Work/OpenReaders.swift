@@ -15,8 +15,11 @@ final class OpenReaders: Sendable {
 
     private struct Entry {
         var wait: ReaderWait
-        /// The number of the last question.
+        /// The number of the last question, and when it was asked, in monotonic seconds.
         var asked: UInt64 = 0
+        var askedAt = 0.0
+        /// The last answer was to wait.
+        var isWaiting = false
     }
 
     private struct State {
@@ -26,6 +29,12 @@ final class OpenReaders: Sendable {
 
     /// The most changes that are known to wait: of more, those that were not asked for longest begin anew.
     private static let limit = 2 * HeldVersions.limit
+    /// A change that was not asked for in so many seconds is given up: the next one of the same version begins anew.
+    ///
+    /// Attempts that fail are mostly nearer to each other, and are not to wait anew each time.
+    private static let memory = 3600.0
+    /// Who is told to wait asks again within fewer seconds than these, unless something else holds it.
+    private static let recently = 60.0
 
     private let directory: String
     private let patience: ReaderWait.Patience
@@ -42,6 +51,7 @@ final class OpenReaders: Sendable {
         _ key: ObjectKey,
         _ version: ObjectVersion,
         isAwaited: Bool,
+        at now: Double = monotonicSeconds(),
         as change: () throws(Failure) -> ReaderWait.Change
     ) throws(Failure) -> Verdict {
         let (finding, reason) = look(key, version)
@@ -52,15 +62,22 @@ final class OpenReaders: Sendable {
         }
         let change = try change()
         let decision = state.withLock { state in
-            decide(finding, change, place, isAwaited: isAwaited, &state)
+            decide(finding, change, place, isAwaited: isAwaited, at: now, &state)
         }
         guard case .wait(let seconds) = decision else { return .go }
         return .wait(seconds, reason)
     }
 
-    /// Whether an object was in use when it was asked for last.
-    func isKnown(_ key: ObjectKey, _ version: ObjectVersion) -> Bool {
-        state.withLock { $0.entries[HeldVersions.place(of: key, version)] != nil }
+    /// Whether who asked for an object last, and not long ago, was told to wait.
+    func areWaitedFor(_ key: ObjectKey, _ version: ObjectVersion, at now: Double = monotonicSeconds()) -> Bool {
+        guard let entry = state.withLock({ $0.entries[HeldVersions.place(of: key, version)] }) else { return false }
+        return entry.isWaiting && now - entry.askedAt < Self.recently
+    }
+
+    /// A change was made: the next one, should the same version be there again, has a wait of its own.
+    func forget(_ key: ObjectKey, _ base: RemoteBase) {
+        guard case .version(let version) = base else { return }
+        state.withLock { $0.entries[HeldVersions.place(of: key, version)] = nil }
     }
 
     private func look(_ key: ObjectKey, _ version: ObjectVersion) -> (ReaderWait.Finding, String) {
@@ -77,6 +94,7 @@ final class OpenReaders: Sendable {
         _ change: ReaderWait.Change,
         _ place: Int64,
         isAwaited: Bool,
+        at now: Double,
         _ state: inout State
     ) -> ReaderWait.Decision {
         state.questions += 1
@@ -84,9 +102,13 @@ final class OpenReaders: Sendable {
             let oldest = state.entries.min { $0.value.asked < $1.value.asked }?.key
             if let oldest { state.entries[oldest] = nil }
         }
-        var entry = state.entries[place] ?? Entry(wait: ReaderWait(patience))
+        let known = state.entries[place].flatMap { now - $0.askedAt < Self.memory ? $0 : nil }
+        var entry = known ?? Entry(wait: ReaderWait(patience))
+        let decision = entry.wait.decide(finding, change, isAwaited: isAwaited, at: now)
         entry.asked = state.questions
-        defer { state.entries[place] = entry }
-        return entry.wait.decide(finding, change, isAwaited: isAwaited, at: monotonicSeconds())
+        entry.askedAt = now
+        entry.isWaiting = decision != .go
+        state.entries[place] = entry
+        return decision
     }
 }

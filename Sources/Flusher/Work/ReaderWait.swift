@@ -40,9 +40,12 @@ package struct ReaderWait: Hashable, Sendable {
 
     /// Between two looks, in seconds: what was closed just now is found soon.
     private static let pauses = 0.2...1.0
+    /// The longest pause where nobody is the worse for a late change, which may wait for days.
+    private static let longestPause = 10.0
 
     private let patience: Patience
     private var began: Double?
+    private var replacingSince: Double?
     private var blindSince: Double?
     private var awaitedSince: Double?
 
@@ -51,20 +54,24 @@ package struct ReaderWait: Hashable, Sendable {
     }
 
     /// Takes in what was found, and says whether the change is to be made now.
+    ///
+    /// Who is told to wait asks at once when somebody begins to wait for the change.
     package mutating func decide(_ finding: Finding, _ change: Change, isAwaited: Bool, at now: Double) -> Decision {
+        replacingSince = change == .replacement ? replacingSince ?? now : nil
         blindSince = finding == .unknown ? blindSince ?? now : nil
         awaitedSince = isAwaited ? awaitedSince ?? now : nil
         guard finding != .free else { return .go }
         let start = began ?? now
         began = start
         let ends = [
-            change == .replacement ? start + patience.usual : nil,
+            replacingSince.map { $0 + patience.usual },
             blindSince.map { $0 + patience.usual },
             awaitedSince.map { $0 + patience.ofWaiters },
         ]
         let end = ends.compactMap { $0 }.min() ?? .infinity
         guard now < end else { return .go }
-        let pause = min(Self.pauses.upperBound, max(Self.pauses.lowerBound, (now - start) / 4))
+        let longest = change == .removal && !isAwaited ? Self.longestPause : Self.pauses.upperBound
+        let pause = min(longest, max(Self.pauses.lowerBound, (now - start) / 4))
         return .wait(min(pause, end - now))
     }
 }

@@ -51,6 +51,7 @@ extension RowWork {
         guard transfer.upload != nil || transfer.phase == .committing else {
             return try TransferCleanup(work: self).settle(transfer)
         }
+        try awaitKnownReaders(of: transfer.key, transfer.base)
         try carryOut(transfer, node)
     }
 
@@ -137,6 +138,7 @@ extension RowWork {
             try journal.completeTransfer(transfer.id, version: version, hasAttributes: hasAttributes)
         }
         session.forget(transfer.id)
+        session.readers.forget(transfer.key, transfer.base)
         if case .settled = completion { settings.publish(.committed(volume: session.id, path: transfer.key)) }
     }
 

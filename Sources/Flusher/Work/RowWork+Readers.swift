@@ -18,7 +18,7 @@ extension RowWork {
 
     /// The same for a row that was held up at its last step before: the steps before that are not to be done each time.
     func awaitKnownReaders(of key: ObjectKey, _ base: RemoteBase) throws(WorkFailure) {
-        guard case .version(let version) = base, session.readers.isKnown(key, version) else { return }
+        guard case .version(let version) = base, session.readers.areWaitedFor(key, version) else { return }
         try awaitReaders(of: key, version, as: .replacement)
     }
 
@@ -32,5 +32,14 @@ extension RowWork {
             folder = folder.parent
         }
         return false
+    }
+}
+
+extension VolumeSession {
+    /// Whether a row was held up a moment ago by programs that still read what it would replace.
+    func waitsForReaders(_ node: JournalNode) -> Bool {
+        let transfer = transfer(of: node)
+        guard case .version(let version) = transfer?.base ?? node.base else { return false }
+        return readers.areWaitedFor(transfer?.key ?? node.path, version)
     }
 }

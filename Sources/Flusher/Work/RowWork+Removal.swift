@@ -56,6 +56,7 @@ extension RowWork {
         _ = try journal { (journal) throws(JournalError) in
             try journal.completeObjectRemoval(at: node.path, request: request)
         }
+        session.readers.forget(node.path, node.base)
     }
 
     /// Deletes the marker of a folder whose place something else takes, or nothing.

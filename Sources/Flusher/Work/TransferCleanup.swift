@@ -23,6 +23,7 @@ struct TransferCleanup {
                 try journal.completeTransfer(transfer.id, version: found.version)
             }
             work.session.forget(transfer.id)
+            work.session.readers.forget(transfer.key, transfer.base)
             return
         }
         try remove(transfer)
