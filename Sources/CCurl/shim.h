@@ -42,6 +42,15 @@ static inline CURLcode moorage_curl_set_sockopt_callback(
     CURL *_Nonnull handle, CURLoption option, moorage_curl_sockopt_callback _Nullable value) {
     return curl_easy_setopt(handle, option, value);
 }
+static inline curl_socket_t moorage_curl_open_socket(
+    void *_Nullable context, curlsocktype purpose, struct curl_sockaddr *_Nonnull address) {
+    (void)context, (void)purpose;
+    return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+}
+// Has sockets made that no program inherits which is started meanwhile.
+static inline CURLcode moorage_curl_set_private_sockets(CURL *_Nonnull handle) {
+    return curl_easy_setopt(handle, CURLOPT_OPENSOCKETFUNCTION, moorage_curl_open_socket);
+}
 static inline CURLcode moorage_curl_set_prereq_callback(
     CURL *_Nonnull handle, CURLoption option, moorage_curl_prereq_callback _Nullable value) {
     return curl_easy_setopt(handle, option, value);

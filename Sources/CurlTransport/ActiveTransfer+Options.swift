@@ -98,6 +98,8 @@ extension ActiveTransfer {
         // Some servers close what was idle for 5 s (Apache, Node). A request that crosses with that may not be repeated.
         set(CURLOPT_MAXAGE_CONN, request.isReplayable ? 60 : 3)
         _ = moorage_curl_set_pointer(handle, CURLOPT_ERRORBUFFER, errorText)
+        // A flusher that the mount starts would keep connections open that the mount has given up.
+        _ = moorage_curl_set_private_sockets(handle)
         _ = moorage_curl_set_sockopt_callback(handle, CURLOPT_SOCKOPTFUNCTION) { context, descriptor, _ in
             // Unacknowledged data for that long means a dead path, whatever the retransmission timer thinks.
             var limit: UInt32 = 60_000

@@ -452,6 +452,30 @@ import Testing
     }
 }
 
+extension CurlTransportTests {
+    /// Else the other end would not learn that we have closed them.
+    @Test func noProgramThatIsStartedInheritsConnections() throws {
+        let server = try ScriptedServer { connection, _ in
+            while connection.request() != nil { connection.write(Self.fine) }
+        }
+        let transport = try CurlTransport()
+        _ = try transport.perform(TransferRequest(method: "GET", url: server.url))
+        let port = try #require(UInt16(server.url.split(separator: ":").last ?? ""))
+        let kept = try Files.names(in: "/proc/self/fd").compactMap { Int32($0.string) }.filter { peerPort($0) == port }
+        #expect(kept.count == 1)
+        #expect(kept.allSatisfy { fcntl($0, F_GETFD) & FD_CLOEXEC != 0 })
+    }
+
+    private func peerPort(_ descriptor: Int32) -> UInt16? {
+        var address = sockaddr_in()
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let result = withUnsafeMutablePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { getpeername(descriptor, $0, &length) }
+        }
+        return result == 0 ? UInt16(bigEndian: address.sin_port) : nil
+    }
+}
+
 /// Notes how a transfer ends.
 private final class EndObserver: TransferDelegate {
     let end = Monitor(TransferError.Kind?.none)
