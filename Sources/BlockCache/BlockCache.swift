@@ -129,8 +129,12 @@ package final class BlockCache: Sendable {
     /// Whether files on the file system of this folder can be cloned, as ``Options/takesSnapshots`` needs it.
     package static func canTakeSnapshots(in folder: String) -> Bool { Snapshot.isPossible(in: folder) }
 
-    /// Tells other processes the last of the counts.
-    package func close() { shared.condition.tell() }
+    /// Gives up every fetch, as nobody reads any more, and tells other processes the last of the counts.
+    package func close() {
+        let objects = registry.withLock { $0.objects.values.map(\.object) }
+        for object in objects { object.cancelFetches() }
+        shared.condition.tell()
+    }
 
     /// How it goes with keeping what is read.
     package var health: CacheHealth { shared.condition.current }

@@ -173,6 +173,12 @@ void *moorage_thread_purpose(void) { return thread_purpose; }
 
 void moorage_set_thread_purpose(void *purpose) { thread_purpose = purpose; }
 
+static __thread void *thread_work;
+
+void *moorage_thread_work(void) { return thread_work; }
+
+void moorage_set_thread_work(void *work) { thread_work = work; }
+
 // NULL while it is taken. The key's value frees it with the thread.
 static __thread void *idle_buffer;
 static __thread int has_buffer;

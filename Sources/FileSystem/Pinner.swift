@@ -13,19 +13,18 @@ internal import Synchronization
 /// Goes over the pins when they change and every few ages of the metadata, so that new files and new versions come in.
 /// What is pinned no more, and old versions, are let go only after a round in which every pin could be looked at.
 final class Pinner: Sendable {
-    private struct State {
-        var isStopping = false
-        var isRunning = false
-    }
-
     private let store: PinStore
     private let cache: BlockCache
     private let view: RemoteView
-    private let state = Monitor(State())
+    private let isRunning = Monitor(false)
+    /// Whatever a round waits for ends with the mount: a remote that hangs keeps no unmount waiting.
+    private let work = Interruption.Work()
     /// The held files that were seen to be whole, with their times of change then, so that a round costs them one stat(2).
     private let whole = Lock([String: Timestamp]())
     /// How often to look whether the list was changed by a command, in seconds.
     private static let glance = 1.0
+    /// How long a round may take to end once it was given up, in seconds: it waits for the local disk at most.
+    private static let longestEnd = 10.0
     /// The most files that pins may cover: their names are held in memory for a round.
     private static let maximumFiles = 200_000
 
@@ -36,19 +35,23 @@ final class Pinner: Sendable {
     }
 
     func start() throws(SystemError) {
-        state.inspect { $0.isRunning = true }
+        isRunning.inspect { $0 = true }
         try Thread.detached(name: "pins") { [self] in
-            run()
-            state.update { $0.isRunning = false }
+            work.run { run() }
+            isRunning.update { $0 = false }
         }
     }
 
+    /// Gives up what is under way, and waits for the end of it.
     func stop() {
-        state.update { $0.isStopping = true }
-        _ = state.wait(timeout: 10) { $0.isRunning ? nil : true }
+        work.giveUp()
+        isRunning.update { _ in }
+        if isRunning.wait(timeout: Self.longestEnd, until: { $0 ? nil : true }) == nil {
+            Log.warning("pins", "what is pinned is still being fetched at the end of the mount")
+        }
     }
 
-    private var isStopping: Bool { state.inspect { $0.isStopping } }
+    private var isStopping: Bool { work.isGivenUp }
 
     private func run() {
         let interval = max(5, view.options.metadataAge * 3)
@@ -68,7 +71,7 @@ final class Pinner: Sendable {
                 isTold = round(store.load(), revision)
                 nextRound = monotonicSeconds() + (isTold ? interval : 5)
             }
-            _ = state.wait(timeout: Self.glance) { $0.isStopping ? true : nil }
+            _ = isRunning.wait(timeout: Self.glance) { _ in isStopping ? true : nil }
         }
     }
 
@@ -97,7 +100,9 @@ final class Pinner: Sendable {
         if targets.count >= Self.maximumFiles {
             Log.warning("pins", "no more than \(Self.maximumFiles) files are kept")
         }
-        let isWhole = progress.allSatisfy { $0.problem == nil } && !isStopping
+        // What was seen of them up to the end says less than what was told before.
+        guard !isStopping else { return true }
+        let isWhole = progress.allSatisfy { $0.problem == nil }
         let kept = keep(targets, &progress) { self.store.revision == revision && !self.isStopping }
         whole.withLock { $0 = $0.filter { kept.contains($0.key) } }
         if isWhole, !isStopping { cache.releaseHeld(except: kept) }
@@ -149,6 +154,7 @@ final class Pinner: Sendable {
         var room = cache.options.capacity
         var toldAt = 0.0
         for (key, target) in targets.sorted(by: { $0.key < $1.key }) {
+            if isStopping { break }
             guard target.version.size <= room else {
                 for pin in target.pins { progress[pin].problem = "does not fit into cache_size" }
                 continue
@@ -188,7 +194,7 @@ final class Pinner: Sendable {
             let problem = isComplete || !isWanted() ? nil : reason
             return (reader.residentBytes, problem, name)
         } catch {
-            return (reader.residentBytes, "\(key): \(error)", name)
+            return (reader.residentBytes, isWanted() ? "\(key): \(error)" : nil, name)
         }
     }
 

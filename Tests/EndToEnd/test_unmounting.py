@@ -2,6 +2,7 @@
 # Copyright the Moorage authors
 """However a mount ends, its process ends and what was closed is kept."""
 
+import json
 import os
 import signal
 import subprocess
@@ -11,7 +12,9 @@ import pytest
 
 from harness.mounts import is_mounted
 from harness.processes import is_alive, wait_until
-from harness.trees import write_file
+from harness.trees import random_bytes, write_file
+
+MIB = 1 << 20
 
 
 @pytest.fixture
@@ -96,3 +99,34 @@ def test_what_is_in_use_for_an_instant_is_unmounted(instance, mount):
     result = instance.run("unmount", mount.path, check=False)
     assert result.returncode == 0 and result.stderr == "", result
     assert user.wait() == 0
+
+
+@pytest.mark.parametrize("size", [MIB // 4, 12 * MIB], ids=["small", "large"])
+def test_a_pin_that_gets_no_bytes_keeps_no_unmount_waiting(make_instance, proxy, client, seed, size):
+    """Nothing but its being given up ends the request: the proxy holds it, and the mount would wait for an hour."""
+    client.put_object(Bucket="bucket", Key="file", Body=random_bytes(seed, size))
+    instance = make_instance(proxy.url)
+    instance.configure(stall_timeout="1h", cache_free="0")
+    mount = instance.mount("s3://bucket")
+    assert os.listdir(mount.path) == ["file"]
+    rule = proxy.rule("stall", times="all", method="GET", path="/file", direction="response", after=10_000)
+    instance.run("pin", mount / "file")
+    rule.wait()
+    mount.unmount()
+    rule.release()
+    with open(os.path.join(instance.directory("run"), mount_log(instance)), encoding="utf-8") as log:
+        assert "still being fetched" not in log.read()
+    # It goes on with the next mount.
+    rule.remove()
+    mount.mount_again()
+    wait_until(lambda: whole_pin(instance, size), 40, "the pinned file")
+
+
+def mount_log(instance):
+    (name,) = [name for name in os.listdir(instance.directory("run")) if name.startswith("mount-") and name.endswith(".log")]
+    return name
+
+
+def whole_pin(instance, size):
+    (pin,) = json.loads(instance.run("pins", "--json").stdout)["pins"]
+    return pin["bytes_present"] == size and pin["problem"] is None

@@ -25,6 +25,11 @@ final class MemoryStore: ObjectStore {
         /// How many pages the remote has yet to give before it keeps its callers waiting; nil: no such bound.
         var pagesLeft: Int?
         var fetched: Int64 = 0
+        /// Fetches get no byte until they are cancelled.
+        var holdsFetches = false
+        /// How many of them there were, and how many were cancelled.
+        var held = 0
+        var cancelled = 0
     }
 
     let state = Monitor(State())
@@ -119,6 +124,11 @@ final class MemoryStore: ObjectStore {
         range: ByteRange,
         into sink: any RangeSink
     ) -> any RangeFetch {
+        let isHeld = state.update { state in
+            if state.holdsFetches { state.held += 1 }
+            return state.holdsFetches
+        }
+        if isHeld { return HeldFetch(self, sink) }
         do {
             try Thread.detached(name: "fetch") { self.deliver(key, version, range, sink) }
         } catch {
@@ -232,6 +242,26 @@ final class MemoryStore: ObjectStore {
     }
 
     func learned(_ support: StoreCapabilities.ResumableSupport) {}
+}
+
+private final class HeldFetch: RangeFetch {
+    private let store: MemoryStore
+    private let sink: Lock<(any RangeSink)?>
+
+    init(_ store: MemoryStore, _ sink: any RangeSink) {
+        self.store = store
+        self.sink = Lock(sink)
+    }
+
+    func cancel() {
+        let sink = sink.withLock { sink in
+            defer { sink = nil }
+            return sink
+        }
+        guard let sink else { return }
+        store.state.update { $0.cancelled += 1 }
+        sink.finished(.failure(StoreError(.cancelled, "cancelled")))
+    }
 }
 
 private final class NoFetch: RangeFetch {

@@ -56,4 +56,26 @@ private final class Requests: Interruption.Source {
         let monitor = Monitor(true)
         #expect(monitor.waitUnlessInterrupted { $0 ? 7 : nil } == 7)
     }
+
+    @Test func workOfOurOwnIsGivenUpWithAllThatItWaitsForLater() throws {
+        let work = Interruption.Work()
+        let outcomes = Monitor<[Bool]>([])
+        // It is looked at once before the wait.
+        let looks = Monitor(0)
+        try Thread.detached(name: "test") {
+            work.run {
+                for _ in 0..<2 {
+                    let value = Monitor(false).waitUnlessInterrupted { state -> Bool? in
+                        looks.update { $0 += 1 }
+                        return state ? true : nil
+                    }
+                    outcomes.update { $0.append(value == nil) }
+                }
+            }
+            outcomes.update { $0.append(Interruption.watch {} == nil) }
+        }
+        try #require(looks.wait(timeout: 10) { $0 >= 2 ? true : nil } == true)
+        work.giveUp()
+        #expect(outcomes.wait(timeout: 10) { $0.count == 3 ? $0 : nil } == [true, true, true])
+    }
 }

@@ -80,6 +80,9 @@ ssize_t moorage_splice(int from, int to, size_t length, unsigned int flags);
 /// What this thread works for, as it was set last; NULL at first.
 void *_Nullable moorage_thread_purpose(void);
 void moorage_set_thread_purpose(void *_Nullable purpose);
+/// The same of work in the background, which serves no request.
+void *_Nullable moorage_thread_work(void);
+void moorage_set_thread_work(void *_Nullable work);
 
 /// Memory of `size` bytes (always the same) that belongs to this thread until it ends, not initialised; NULL while the thread
 /// uses it already, or when there is none.

@@ -7,7 +7,8 @@ internal import Synchronization
 /// How a thread that waits for the network learns that nobody waits for its answer any more.
 ///
 /// Whoever serves requests names the one that a thread works on, in ``during(_:_:)``. Whatever then waits below, however
-/// deep, calls ``watch(_:)``: only a wait costs anything. On a thread that serves no request there is nothing to watch.
+/// deep, calls ``watch(_:)``: only a wait costs anything. A thread of our own that serves no request runs what it does as
+/// ``Work``, which ends the same way; on any other there is nothing to watch.
 @usableFromInline package enum Interruption {
     /// What is called when a request is given up; alive until its watch has ended.
     package final class Handler: Sendable {
@@ -51,8 +52,14 @@ internal import Synchronization
     @usableFromInline
     package static func leave(to outer: UnsafeMutableRawPointer?) { moorage_set_thread_purpose(outer) }
 
-    /// Has `handler` called when the request of this thread is given up, until the watch ends; nil without a request.
+    /// Has `handler` called when the request or the work of this thread is given up, until the watch ends; nil without either.
     package static func watch(_ handler: @escaping @Sendable () -> Void) -> Watch? {
+        if let work = moorage_thread_work() {
+            let handler = Handler(handler)
+            let source = Unmanaged<Work>.fromOpaque(work).takeUnretainedValue()
+            source.setHandler(handler, of: work)
+            return Watch(source: source, request: work, handler: handler)
+        }
         guard let request = moorage_thread_purpose(), let source = source.withLock({ $0 }) else { return nil }
         let handler = Handler(handler)
         source.setHandler(handler, of: request)
@@ -71,8 +78,41 @@ internal import Synchronization
     }
 }
 
+extension Interruption {
+    /// What a thread of our own does without a request, and what ends all that it waits for.
+    package final class Work: Source {
+        private let state = Lock((handler: Handler?.none, isGivenUp: false))
+
+        package init() {}
+
+        package var isGivenUp: Bool { state.withLock { $0.isGivenUp } }
+
+        /// Runs `body` on this thread, which runs no other work; at most one thread at a time.
+        package func run(_ body: () -> Void) {
+            moorage_set_thread_work(Unmanaged.passUnretained(self).toOpaque())
+            defer { moorage_set_thread_work(nil) }
+            body()
+        }
+
+        /// Ends the wait of its thread, and each that begins later.
+        package func giveUp() {
+            state.withLock { state in
+                state.isGivenUp = true
+                state.handler?.call()
+            }
+        }
+
+        package func setHandler(_ handler: Handler?, of request: UnsafeMutableRawPointer) {
+            state.withLock { state in
+                state.handler = handler
+                if state.isGivenUp { handler?.call() }
+            }
+        }
+    }
+}
+
 extension Monitor {
-    /// Waits until `body` returns a value; nil when the request that this thread works on was given up before that.
+    /// Waits until `body` returns a value; nil when the request or the work of this thread was given up before that.
     ///
     /// `body` runs alone, at once and after each ``update(_:)``.
     package func waitUnlessInterrupted<Result>(until body: (inout State) -> Result?) -> Result? {
