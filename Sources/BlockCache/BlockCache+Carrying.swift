@@ -55,23 +55,14 @@ extension BlockCache {
             inheritance,
             at: target,
             key: new.key,
-            version: new.version,
-            preferredBlockSize: options.blockSize
+            version: new.version
         )
         if bytes > 0 { added(bytes, to: Self.name(new.key, new.version)) }
     }
 
     /// The file of a version, if there is one.
     private func stored(_ object: Cached) throws(SystemError) -> CacheFile? {
-        let size = object.version.size
-        let geometry = BlockGeometry(size: size, preferredBlockSize: options.blockSize)
-        let header = CacheFile.header(key: object.key, version: object.version, blockSize: geometry.blockSize)
-        let trailer = CacheFile.trailerOffset(size: size)
         let path = try filePath(Self.name(object.key, object.version))
-        let firstSlot = trailer + Int64(header.count)
-        guard let file = try CacheFile.openIfPresent(path, geometry, firstSlot: firstSlot, isNew: false),
-            try CacheFile.holds(file.descriptor, header, at: trailer)
-        else { return nil }
-        return file
+        return try CacheFile.existing(path, key: object.key, version: object.version)
     }
 }

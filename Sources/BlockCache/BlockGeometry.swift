@@ -10,6 +10,8 @@ package import Base
 package struct BlockGeometry: Hashable, Sendable {
     /// The most blocks an object is cut into.
     package static let maximumCount: Int64 = 262_144
+    /// The longest block that can be set, in bytes.
+    package static let longestPreferredBlock: Int64 = 16 << 20
 
     /// The object's length in bytes.
     package let size: Int64
@@ -22,6 +24,12 @@ package struct BlockGeometry: Hashable, Sendable {
         var length = max(preferredBlockSize, 4096)
         while size / length >= Self.maximumCount { length *= 2 }
         blockSize = length
+    }
+
+    /// Whether the blocks of an object of `size` bytes can have this length, in bytes.
+    static func isPossible(_ length: Int64, size: Int64) -> Bool {
+        let longest = BlockGeometry(size: size, preferredBlockSize: longestPreferredBlock).blockSize
+        return (4096...longest).contains(length) && length.nonzeroBitCount == 1
     }
 
     /// The number of blocks.

@@ -28,10 +28,10 @@ extension CacheFile {
         _ inheritance: Inheritance,
         at path: String,
         key: ObjectKey,
-        version: ObjectVersion,
-        preferredBlockSize: Int64
+        version: ObjectVersion
     ) throws(SystemError) -> Int64 {
-        let geometry = BlockGeometry(size: version.size, preferredBlockSize: preferredBlockSize)
+        // The old file's blocks, whatever new files have here: others would have other checksums.
+        let geometry = BlockGeometry(size: version.size, preferredBlockSize: old.geometry.blockSize)
         guard geometry.blockSize == old.geometry.blockSize, geometry.count > 0 else { return 0 }
         // Before the bytes: whatever has a slot now has its bytes in the file.
         let slots = try old.loadSlots()

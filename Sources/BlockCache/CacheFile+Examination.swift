@@ -58,7 +58,8 @@ extension CacheFile {
         guard try read(file, into: &bytes, at: offset) == fixed, bytes.starts(with: magic) else { return nil }
         let numbers = (0..<5).map { Int64(bitPattern: integer(bytes, at: magic.count + $0 * 8)) }
         let (size, blockSize, keyLength, tagLength) = (numbers[0], numbers[1], numbers[3], numbers[4])
-        guard size >= 0, size <= offset, trailerOffset(size: size) == offset, blockSize >= 4096,
+        guard size >= 0, size <= offset, trailerOffset(size: size) == offset,
+            BlockGeometry.isPossible(blockSize, size: size),
             (0...16_384).contains(keyLength), (0...16_384).contains(tagLength),
             BlockGeometry(size: size, preferredBlockSize: blockSize).blockSize == blockSize
         else { return nil }

@@ -44,6 +44,9 @@ package struct CacheFile: ~Copyable, Sendable {
     }
 
     /// Opens the file at `path` when it belongs to this object, else creates it anew.
+    ///
+    /// One that is there keeps the blocks that it was made with, as its header tells: mounts with other block sizes use
+    /// the same folder. `preferredBlockSize` is for what is made now, in bytes.
     package static func open(
         _ path: String,
         key: ObjectKey,
@@ -52,41 +55,84 @@ package struct CacheFile: ~Copyable, Sendable {
     ) throws(SystemError) -> CacheFile {
         let geometry = BlockGeometry(size: version.size, preferredBlockSize: preferredBlockSize)
         let header = header(key: key, version: version, blockSize: geometry.blockSize)
-        let trailer = trailerOffset(size: version.size)
-        let firstSlot = trailer + Int64(header.count)
         var isNew = false
         var failure: SystemError?
         // Who makes the file at the same time, another thread or the other process, must end with the same one: what goes
         // into a file that has lost its name is lost with it.
         for _ in 0..<maximumAttempts {
-            if let file = try openIfPresent(path, geometry, firstSlot: firstSlot, isNew: isNew) {
+            if let opened = try openIfPresent(path) {
                 do throws(SystemError) {
-                    let isWhole = try holds(file.descriptor, header, at: trailer)
-                    if isWhole, try file.descriptor.status().links > 0 { return file }
+                    if let found = try Self.geometry(of: opened.descriptor, key, version),
+                        try opened.descriptor.status().links > 0
+                    {
+                        return CacheFile(opened, found, key, version, isNew: isNew)
+                    }
                 } catch {
                     // A bad sector is left behind; when new files fail as well, this is what is wrong with the disk.
                     failure = error
                 }
                 // It belongs to another object, or is damaged.
-                try remove(path, ifItIs: file.descriptor)
+                try remove(path, ifItIs: opened.descriptor)
             }
-            isNew = try create(path, header, at: trailer)
+            isNew = try create(path, header, at: trailerOffset(size: version.size))
         }
         throw failure ?? SystemError.make(EAGAIN, "open", path)
+    }
+
+    /// The file at `path` when it belongs to this object, whatever its blocks; else nil.
+    static func existing(_ path: String, key: ObjectKey, version: ObjectVersion) throws(SystemError) -> CacheFile? {
+        guard let opened = try openIfPresent(path), let found = try geometry(of: opened.descriptor, key, version) else {
+            return nil
+        }
+        return CacheFile(opened, found, key, version, isNew: false)
+    }
+
+    private init(
+        _ opened: consuming OpenedFile,
+        _ geometry: BlockGeometry,
+        _ key: ObjectKey,
+        _ version: ObjectVersion,
+        isNew: Bool
+    ) {
+        let header = Self.header(key: key, version: version, blockSize: geometry.blockSize)
+        let firstSlot = Self.trailerOffset(size: version.size) + Int64(header.count)
+        let isWritable = opened.isWritable
+        self.init(opened.descriptor, geometry, firstSlot: firstSlot, isWritable: isWritable, isNew: isNew)
+    }
+
+    /// How a file of this object is cut into blocks, as its header tells; nil when it is none.
+    private static func geometry(
+        of file: borrowing FileDescriptor,
+        _ key: ObjectKey,
+        _ version: ObjectVersion
+    ) throws(SystemError) -> BlockGeometry? {
+        let offset = trailerOffset(size: version.size)
+        let expected = header(key: key, version: version, blockSize: 0)
+        var found = [UInt8](repeating: 0, count: expected.count)
+        guard try read(file, into: &found, at: offset) == found.count else { return nil }
+        let length = Int64(bitPattern: integer(found, at: magic.count + 8))
+        // Nothing else may differ. What cannot be was damaged, and could be any number.
+        guard BlockGeometry.isPossible(length, size: version.size),
+            found == header(key: key, version: version, blockSize: length)
+        else {
+            return nil
+        }
+        let geometry = BlockGeometry(size: version.size, preferredBlockSize: length)
+        return geometry.blockSize == length ? geometry : nil
     }
 
     /// How often a file is looked for that others make and take away meanwhile.
     private static let maximumAttempts = 16
 
-    static func openIfPresent(
-        _ path: String,
-        _ geometry: BlockGeometry,
-        firstSlot: Int64,
-        isNew: Bool
-    ) throws(SystemError) -> CacheFile? {
+    /// A file before it is known whose it is.
+    private struct OpenedFile: ~Copyable {
+        let descriptor: FileDescriptor
+        let isWritable: Bool
+    }
+
+    private static func openIfPresent(_ path: String) throws(SystemError) -> OpenedFile? {
         do throws(SystemError) {
-            let descriptor = try FileDescriptor.open(path, O_RDWR | O_NOFOLLOW)
-            return CacheFile(descriptor, geometry, firstSlot: firstSlot, isNew: isNew)
+            return OpenedFile(descriptor: try FileDescriptor.open(path, O_RDWR | O_NOFOLLOW), isWritable: true)
         } catch {
             switch error.code {
             case ENOENT: return nil
@@ -97,8 +143,7 @@ package struct CacheFile: ~Copyable, Sendable {
                 return nil
             default: throw error
             }
-            let descriptor = try FileDescriptor.open(path, O_RDONLY | O_NOFOLLOW)
-            return CacheFile(descriptor, geometry, firstSlot: firstSlot, isWritable: false)
+            return OpenedFile(descriptor: try FileDescriptor.open(path, O_RDONLY | O_NOFOLLOW), isWritable: false)
         }
     }
 
@@ -219,15 +264,6 @@ package struct CacheFile: ~Copyable, Sendable {
         header += tag
         header += [UInt8](repeating: 0, count: (16 - header.count % 16) % 16)
         return header
-    }
-
-    static func holds(
-        _ file: borrowing FileDescriptor,
-        _ header: [UInt8],
-        at offset: Int64
-    ) throws(SystemError) -> Bool {
-        var found = [UInt8](repeating: 0, count: header.count)
-        return try read(file, into: &found, at: offset) == header.count && found == header
     }
 
     static func slot(block: Int, checksum: UInt64) -> [UInt8] {

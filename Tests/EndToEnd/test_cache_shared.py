@@ -77,20 +77,7 @@ def test_what_one_mount_fetched_the_other_reads(make_instance, server, contents)
 def test_mounts_that_read_at_once_do_not_disturb_each_other(make_instance, server, contents, seed):
     pair = make_pair(make_instance, server)
     mounts = [instance.mount("s3://bucket", None, "ro") for instance in pair]
-    problems = []
-
-    def reader(mount, seed):
-        try:
-            read_here_and_there(mount, contents, seed)
-        except BaseException as problem:
-            problems.append(repr(problem))
-
-    threads = [threading.Thread(target=reader, args=(mount, seed + number)) for number in range(2) for mount in mounts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not problems
+    both_at_once(mounts, contents, seed)
     for instance, mount in zip(pair, mounts):
         mount.unmount()
         assert cache_of(instance)["damaged_blocks"] == 0, "what the other writes is taken for damage"
@@ -120,3 +107,61 @@ def test_a_cache_that_only_the_other_can_write_to(make_instance, server, content
     os.close(descriptor)
     assert received(server) - after < 200 * KIB and after - before < 9 * MIB
     read_whole(two, contents)
+
+
+@pytest.mark.parametrize("sizes", [("4K", "1M"), ("1M", "32K")], ids="-".join)
+def test_mounts_with_different_block_sizes_share_what_they_fetch(make_instance, server, client, contents, seed, sizes):
+    """Each file has the blocks of who made it, and neither mount throws away what the other has."""
+    small = {f"s{number}": random_bytes(seed + 10 + number, 300_000) for number in range(6)}
+    for name, data in small.items():
+        client.put_object(Bucket="bucket", Key=name, Body=data)
+    contents = contents | small
+    pair = make_pair(make_instance, server)
+    mounts = [
+        instance.mount("s3://bucket", None, "ro", f"block_size={size}") for instance, size in zip(pair, sizes)
+    ]
+    own = [{name: contents[name] for name in names} for names in (["f0", "s0", "s1"], ["f1", "s2", "s3"])]
+    before = received(server)
+    for mount, names in zip(mounts, own):
+        read_whole(mount, names)
+    total = sum(len(data) for names in own for data in names.values())
+    assert received(server) - before < total + 100 * KIB
+    # What the other has fetched is read from the same file, whatever its blocks, in turn and at once.
+    before = received(server)
+    known = own[0] | own[1]
+    for _ in range(2):
+        for mount in mounts:
+            read_whole(mount, known)
+            read_here_and_there(mount, known, seed, 60)
+    assert received(server) - before < 100 * KIB, "what was fetched is fetched again"
+    both_at_once(mounts, contents, seed)
+    # Two that miss the same at the same moment may both fetch it, with what each reads ahead.
+    rest = sum(len(data) for name, data in contents.items() if name not in known)
+    assert received(server) - before < 3 * rest
+    before = received(server)
+    for number, (instance, mount) in enumerate(zip(pair, mounts)):
+        read_whole(mount, contents)
+        mount.unmount()
+        assert cache_of(instance)["damaged_blocks"] == 0, "what the other writes is taken for damage"
+        again = mount.mount_again()
+        read_here_and_there(again, contents, seed + number)
+    assert received(server) - before < 2 * rest
+
+
+def both_at_once(mounts, contents, seed):
+    """Reads in both mounts at the same time."""
+    problems = []
+
+    def reader(mount, seed):
+        try:
+            read_here_and_there(mount, contents, seed)
+            read_whole(mount, contents)
+        except BaseException as problem:
+            problems.append(repr(problem))
+
+    threads = [threading.Thread(target=reader, args=(mount, seed + number)) for number in range(2) for mount in mounts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not problems
