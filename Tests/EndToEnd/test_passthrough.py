@@ -170,3 +170,16 @@ def test_what_can_be_written_to_is_read_by_the_mount(instance, disk, contents):
                 if name == "even": assert not is_read_by_the_kernel(mount, file, len(data))
         mount.unmount()
         mount = mount.mount_again()
+
+
+def test_what_this_mount_fetched_is_read_by_the_mount(instance, disk, contents):
+    """It becomes a file for the kernel with the next mount: only at its first open an object is looked at."""
+    mount = instance.mount("s3://bucket", None, "ro", "metadata_age=1s", "kernel_age=0s")
+    for _ in range(3):
+        assert read(mount / "even") == contents["even"]
+        with open(mount / "even", "rb") as file:
+            assert not is_read_by_the_kernel(mount, file, SIZES["even"])
+    mount.unmount()
+    again = mount.mount_again()
+    assert read(again / "even") == contents["even"]
+    wait_until(lambda: opened_by_the_kernel(again, "even", SIZES["even"]), 20, "the file to be read by the kernel")

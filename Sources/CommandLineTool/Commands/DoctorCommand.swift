@@ -86,12 +86,13 @@ enum DoctorCommand {
     private static func passthrough(_ directories: Directories) -> Finding {
         let canClone = BlockCache.canTakeSnapshots(in: directories.cache)
         if let obstacle = PassthroughAbility.ofThisMachine(canClone: canClone).obstacle {
-            let text = "FUSE passthrough for whole cached files of read-only mounts is not used: \(obstacle)"
+            let text = "FUSE passthrough for files whole in the cache of read-only mounts is not used: \(obstacle)"
             return Finding(verdict: .notice, text: "\(text); their bytes go through the mount instead")
         }
         return Finding(
             verdict: .good,
-            text: "whole cached files of read-only mounts are read by the kernel (FUSE passthrough)"
+            text: "files of read-only mounts that are whole in the cache when first opened are read by the kernel"
+                + " (FUSE passthrough)"
         )
     }
 
