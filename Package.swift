@@ -62,7 +62,10 @@ let package = Package(
         module("CurlTransport", ["Base", "Platform", "Bandwidth", "HTTPWire", "CCurl", "CShims"]),
         module(
             "Stores",
-            ["Base", "Platform", "Digests", "HTTPWire", "S3Wire", "ResumableUpload", "ObjectStore", "CurlTransport"]
+            [
+                "Base", "Platform", "Digests", "HTTPWire", "S3Wire", "ResumableUpload", "ObjectStore", "CurlTransport",
+                "CXXHash",
+            ]
         ),
 
         // MARK: local state

@@ -136,6 +136,9 @@ package final class BlockCache: Sendable {
         shared.condition.tell()
     }
 
+    /// Has people told why a file that the server sends in one answer only is not kept on the disk; nil: none is read.
+    package func noteWholeFile(_ error: SystemError?) { shared.condition.failedWholeFile(error) }
+
     /// How it goes with keeping what is read.
     package var health: CacheHealth { shared.condition.current }
 

@@ -20,6 +20,8 @@ package struct CacheHealth: Hashable, Sendable {
     private var failure: String?
     /// When to try the disk again, in monotonic seconds.
     private var retryAt = 0.0
+    /// What the disk said to files that the server sends in one answer only, nil while it takes them.
+    private var failureOfWholeFiles: String?
     /// Less is free on the disk than is to stay free.
     private var lacksRoom = false
 
@@ -42,6 +44,9 @@ package struct CacheHealth: Hashable, Sendable {
         retryAt = now + Self.pause
     }
 
+    /// The disk did not take a file that the server sends in one answer only; nil: no such file is read now.
+    package mutating func failedWholeFile(_ error: SystemError?) { failureOfWholeFiles = error?.reason }
+
     /// The disk took bytes.
     package mutating func stored() { failure = nil }
 
@@ -49,8 +54,19 @@ package struct CacheHealth: Hashable, Sendable {
 
     /// What people should know, nil when all is well.
     package var warning: String? {
+        let warnings = [warningOfBlocks, warningOfWholeFiles].compactMap { $0 }
+        return warnings.isEmpty ? nil : warnings.joined(separator: "; ")
+    }
+
+    private var warningOfBlocks: String? {
         if let failure { return "reading without the cache: \(failure)" }
         return lacksRoom ? "reading without the cache: its disk has less room than cache_free leaves" : nil
+    }
+
+    private var warningOfWholeFiles: String? {
+        failureOfWholeFiles.map { reason in
+            "a file that the server sends only as a whole is kept in memory, and asked for again where it is long: \(reason)"
+        }
     }
 }
 
@@ -85,6 +101,8 @@ final class CacheCondition: Sendable {
         isFailing.store(true, ordering: .relaxed)
         change { $0.failed(error, at: monotonicSeconds()) }
     }
+
+    func failedWholeFile(_ error: SystemError?) { change { $0.failedWholeFile(error) } }
 
     func stored() {
         if isFailing.exchange(false, ordering: .relaxed) { change { $0.stored() } }

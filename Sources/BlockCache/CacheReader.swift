@@ -34,9 +34,11 @@ package final class CacheReader: Sendable {
         self.cache = cache
         self.source = source
         planner = Lock(ReadPlanner(limits: cache.options.readahead))
+        source.opened(key, version: version)
     }
 
     deinit {
+        source.closed(key, version: version)
         guard let object = held.load() else { return }
         if isSparing.load(ordering: .relaxed) { object.sparing.subtract(1, ordering: .releasing) }
         cache.unpin(object)

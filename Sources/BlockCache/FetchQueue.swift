@@ -53,6 +53,10 @@ final class FetchQueue: RangeSource {
         return fetch
     }
 
+    func opened(_ key: ObjectKey, version: ObjectVersion) { source.opened(key, version: version) }
+
+    func closed(_ key: ObjectKey, version: ObjectVersion) { source.closed(key, version: version) }
+
     /// Begins as many as there is room for.
     ///
     /// One that ends at once makes room while it begins, which would go as deep as the queue is long.

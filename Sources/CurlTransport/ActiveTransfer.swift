@@ -26,7 +26,7 @@ final class ActiveTransfer {
     /// What becomes of a piece of the body.
     enum Reception {
         case taken
-        /// It is offered again when there is bandwidth for it.
+        /// It is offered again when there is bandwidth for it, and the delegate takes it.
         case held
         /// The transfer ends.
         case refused
@@ -42,6 +42,8 @@ final class ActiveTransfer {
     private var hasBegunBefore = false
     /// Whether pieces were given to the delegate since it was told that there are no more for now.
     private var hasReceived = false
+    /// Whether the delegate wants no more of the body for now.
+    private(set) var isHeldByDelegate = false
     /// Why we made libcurl stop; more telling than its own code.
     private(set) var ownProblem: TransferError?
 
@@ -141,7 +143,8 @@ final class ActiveTransfer {
 
     /// Takes a piece of the body.
     func receivedData(_ bytes: UnsafeRawBufferPointer) -> Reception {
-        guard admit(bytes.count, .down) == bytes.count else { return .held }
+        isHeldByDelegate = status != nil && !delegate.transferMayReceive()
+        guard !isHeldByDelegate, admit(bytes.count, .down) == bytes.count else { return .held }
         // The body of a 417 that is being retried is nobody's.
         guard status != nil else { return .taken }
         bytesReceived += Int64(bytes.count)
@@ -149,6 +152,13 @@ final class ActiveTransfer {
         if delegate.transferDidReceive(bytes) { return .taken }
         _ = stop(.refusedByDelegate, "the response is not wanted")
         return .refused
+    }
+
+    /// The delegate may take more; what it was offered is offered again.
+    func goOn() {
+        guard isHeldByDelegate else { return }
+        isHeldByDelegate = false
+        resume()
     }
 
     /// Tells the delegate that libcurl has handed over all it had.

@@ -40,6 +40,11 @@ package final class Transfer: Sendable {
     package func cancel() {
         mailbox.post(.cancel(self))
     }
+
+    /// Lets it go on after its delegate had no room for more, from any thread.
+    package func goOn() {
+        mailbox.post(.goOn(self))
+    }
 }
 
 /// HTTP/1.1 over libcurl: one thread that drives all transfers of the process.

@@ -18,6 +18,8 @@ package protocol TransferDelegate: AnyObject, Sendable {
     func transferDidReceiveInformational(status: Int, fields: HTTPFields)
     /// The final response's head; false gives the transfer up.
     func transferDidReceiveHead(status: Int, fields: HTTPFields) -> Bool
+    /// Whether a piece of the body is welcome; false holds the transfer, and with it the server, until ``Transfer/goOn()``.
+    func transferMayReceive() -> Bool
     /// A piece of the body; false gives the transfer up.
     func transferDidReceive(_ bytes: UnsafeRawBufferPointer) -> Bool
     /// The pieces of the body that have arrived so far were all handed over.
@@ -30,6 +32,7 @@ package protocol TransferDelegate: AnyObject, Sendable {
 
 extension TransferDelegate {
     package func transferDidReceiveInformational(status: Int, fields: HTTPFields) {}
+    package func transferMayReceive() -> Bool { true }
     package func transferDidDrain() {}
     package func transferDidSend(_ count: Int64) {}
 }

@@ -95,22 +95,31 @@ extension ActiveTransfer {
         let limit = pace?.piece() ?? .max
         let pause = gate.release(direction, trafficClass, &shares[direction, default: TrafficShare()], limit: limit)
         guard pause == nil else { return pause }
-        // Of the two directions only what still waits stays held; the write callback may be called from in here.
-        var held: Int32 = CURLPAUSE_CONT
-        if shares[.up]?.ticket != nil { held |= CURLPAUSE_SEND }
-        if shares[.down]?.ticket != nil { held |= CURLPAUSE_RECV }
-        curl_easy_pause(handle, held)
+        resume()
         return nil
     }
 
-    /// Whether it waited for bandwidth since this was asked last: then nobody else kept it waiting.
+    /// Lets libcurl go on; of the two directions only what still waits stays held.
+    ///
+    /// The write callback may be called from in here.
+    func resume() {
+        var held: Int32 = CURLPAUSE_CONT
+        if shares[.up]?.ticket != nil { held |= CURLPAUSE_SEND }
+        if shares[.down]?.ticket != nil || isHeldByDelegate { held |= CURLPAUSE_RECV }
+        curl_easy_pause(handle, held)
+    }
+
+    /// Whether it waits for bandwidth.
+    var lacksBandwidth: Bool { shares.values.contains { $0.hasWaited } }
+
+    /// Whether it waited for us since this was asked last: then nobody else kept it waiting.
     func takeHasWaited() -> Bool {
         defer {
             for direction in TrafficDirection.allCases where shares[direction]?.ticket == nil {
                 shares[direction]?.hasWaited = false
             }
         }
-        return shares.values.contains { $0.hasWaited }
+        return lacksBandwidth || isHeldByDelegate
     }
 
     /// Counts what went besides the bodies, and gives back what was not used.

@@ -74,7 +74,7 @@ final class TransportEngine {
             switch message {
             case .start(_, _, let delegate): delegate.transferDidFinish(.failure(ended))
             case .schedule(_, let closure): closure()
-            case .cancel, .networkChanged, .stop: break
+            case .cancel, .goOn, .networkChanged, .stop: break
             }
         }
     }
@@ -124,6 +124,7 @@ final class TransportEngine {
         case .cancel(let transfer):
             guard let found = active.values.first(where: { $0.transfer === transfer }) else { return }
             end(found, TransferError(.cancelled, "cancelled", bytesSent: found.bytesSent))
+        case .goOn(let transfer): active.values.first { $0.transfer === transfer }?.goOn()
         case .schedule(let seconds, let closure): timers.append((monotonicSeconds() + max(0, seconds), closure))
         case .networkChanged:
             distrustConnections()
@@ -187,18 +188,21 @@ final class TransportEngine {
         }
     }
 
-    /// Whether transfers get on, or wait for nothing but our own limits.
+    /// Whether transfers get on, or wait for bandwidth.
     ///
     /// Those that have to be answered in time have connections that no others take: when they wait behind such that are never
     /// answered, bytes that come elsewhere do not help them.
     private func isMoving(_ now: Double) -> Bool {
+        let running = active.values.filter { $0.hasBegun }
+        let lacksBandwidth = active.values.contains { $0.lacksBandwidth }
         let count = active.values.reduce(0) { $0 + $1.moved }
-        let isHeld = active.values.contains { $0.shares.values.contains { $0.hasWaited } }
-        if hasCompleted || count > moved || isHeld { movedAt = now }
+        if hasCompleted || count > moved || lacksBandwidth { movedAt = now }
         (moved, hasCompleted) = (count, false)
-        let running = active.values.filter { $0.isUrgent && $0.hasBegun }
-        let urgentCount = running.reduce(0) { $0 + $1.moved }
-        if urgent.hasCompleted || urgentCount > urgent.moved || running.isEmpty || isHeld { urgent.movedAt = now }
+        let inTime = running.filter { $0.isUrgent }
+        let urgentCount = inTime.reduce(0) { $0 + $1.moved }
+        if urgent.hasCompleted || urgentCount > urgent.moved || inTime.isEmpty || lacksBandwidth {
+            urgent.movedAt = now
+        }
         (urgent.moved, urgent.hasCompleted) = (urgentCount, false)
         return now - movedAt < Self.standstill && now - urgent.movedAt < Self.urgentStandstill
     }

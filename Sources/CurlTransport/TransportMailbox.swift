@@ -12,6 +12,7 @@ final class TransportMailbox: @unchecked Sendable {
     enum Message: Sendable {
         case start(Transfer, TransferRequest, any TransferDelegate)
         case cancel(Transfer)
+        case goOn(Transfer)
         case schedule(after: Double, @Sendable () -> Void)
         case networkChanged
         case stop
@@ -53,7 +54,7 @@ final class TransportMailbox: @unchecked Sendable {
         case .start(_, _, let delegate):
             delegate.transferDidFinish(.failure(TransferError(.cancelled, "the transport has ended")))
         case .schedule(_, let closure): closure()
-        case .cancel, .networkChanged, .stop: break
+        case .cancel, .goOn, .networkChanged, .stop: break
         }
     }
 

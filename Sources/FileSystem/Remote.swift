@@ -111,6 +111,10 @@ package final class Remote: RangeSource {
         return store.fetch(key, version: version, range: range, into: WatchedSink(sink, self, began))
     }
 
+    package func opened(_ key: ObjectKey, version: ObjectVersion) { store.opened(key, version: version) }
+
+    package func closed(_ key: ObjectKey, version: ObjectVersion) { store.closed(key, version: version) }
+
     private var answers: Int { circuit.inspect { $0.answers } }
 
     fileprivate func noteAnswer() {

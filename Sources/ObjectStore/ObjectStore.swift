@@ -227,6 +227,10 @@ package protocol ObjectStore: AnyObject, Sendable {
     /// Starts reading `range` of exactly `version`; a differing version finishes with `.preconditionFailed`.
     func fetch(_ key: ObjectKey, version: ObjectVersion, range: ByteRange, into sink: any RangeSink) -> any RangeFetch
 
+    /// Somebody has this version open from now on, until ``closed(_:version:)``; must not block.
+    func opened(_ key: ObjectKey, version: ObjectVersion)
+    func closed(_ key: ObjectKey, version: ObjectVersion)
+
     func put(
         _ key: ObjectKey,
         body: UploadBody,
@@ -313,6 +317,10 @@ extension ObjectStore {
 
     /// Most answer nothing from memory.
     package func forgetAges() {}
+
+    /// Most fetch ranges only, which end by themselves.
+    package func opened(_ key: ObjectKey, version: ObjectVersion) {}
+    package func closed(_ key: ObjectKey, version: ObjectVersion) {}
 
     /// Most cannot tell before the page is read.
     package func list(

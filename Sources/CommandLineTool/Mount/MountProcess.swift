@@ -39,6 +39,7 @@ struct MountProcess {
             let catalog = try Catalog(directory: places.cache)
             if remote.store is HTTPStore { try catalog.forgetWeakVersions(prefix: HTTPStore.weakTagPrefix) }
             let cache = BlockCache(options: cacheOptions(places), source: remote)
+            (remote.store as? HTTPStore)?.tellOfDisk { [weak cache] in cache?.noteWholeFile($0) }
             let link = try FlusherLink(
                 launcher: instance.launcher,
                 volume: volume.id,

@@ -10,12 +10,18 @@ internal import Platform
 protocol FollowedGetOwner: AnyObject, Sendable {
     /// The head of the answer that is no redirect; false gives it up.
     func getDidReceiveHead(status: Int, fields: HTTPFields) -> Bool
+    /// Whether a piece of its body is welcome; false holds it until ``FollowedGet/goOn()``.
+    func getMayReceive() -> Bool
     /// A piece of its body; false gives it up.
     func getDidReceive(_ bytes: UnsafeRawBufferPointer) -> Bool
     /// All that has arrived so far was handed over.
     func getDidDrain()
     /// The end, exactly once and last.
     func getDidFinish(_ result: Result<Void, StoreError>)
+}
+
+extension FollowedGetOwner {
+    func getMayReceive() -> Bool { true }
 }
 
 /// One GET that follows redirects without blocking.
@@ -67,6 +73,11 @@ final class FollowedGet: RangeFetch, TransferDelegate, @unchecked Sendable {
         redirection = Redirection.judge(status: status, location: fields["location"], method: "GET", url: url)
         return redirection == .none ? owner.getDidReceiveHead(status: status, fields: fields) : true
     }
+
+    /// Lets it go on after its owner had no room for more.
+    func goOn() { control.withLock { $0.transfer }?.goOn() }
+
+    func transferMayReceive() -> Bool { redirection == .none ? owner.getMayReceive() : true }
 
     func transferDidReceive(_ bytes: UnsafeRawBufferPointer) -> Bool {
         if redirection == .none { return owner.getDidReceive(bytes) }

@@ -48,6 +48,13 @@ package final class HTTPStore: ObjectStore {
 
     package func forgetAges() { client.forgetAges() }
 
+    package func opened(_ key: ObjectKey, version: ObjectVersion) { snapshots.opened(key, version) }
+
+    package func closed(_ key: ObjectKey, version: ObjectVersion) { snapshots.closed(key, version) }
+
+    /// Has it told why files that are read in one answer are kept in memory, and nil once none is; on any thread.
+    package func tellOfDisk(_ body: @escaping @Sendable (SystemError?) -> Void) { snapshots.tellOfDisk(body) }
+
     package var capabilities: StoreCapabilities {
         var capabilities = StoreCapabilities()
         capabilities.copy = false
