@@ -29,13 +29,19 @@ final class DirectoryStream: Sendable {
         case failure(FileError)
     }
 
+    /// What was under a name, and on which ground.
+    private struct Known {
+        var presence: Presence
+        var ground: ListingGround
+    }
+
     private struct State {
         var names = PackedNames()
         var source: Source
-        /// What is under the names from `windowStart` on, as it was on `ground`.
-        var window: [Presence] = []
+        /// What was under the names from `windowStart` on.
+        var window: [Known] = []
         var windowStart = 0
-        var ground: ListingGround
+        var windowEnd: Int { windowStart + window.count }
         /// The place behind the last name that was taken.
         var position = 0
     }
@@ -58,7 +64,7 @@ final class DirectoryStream: Sendable {
         self.path = path
         self.rows = rows
         self.ground = ground
-        state = Monitor(State(source: source, ground: ground))
+        state = Monitor(State(source: source))
     }
 
     /// How many names there are so far, and where more come from.
@@ -84,16 +90,29 @@ final class DirectoryStream: Sendable {
     /// Appends names that were read on `ground`; a new source where it changes with them.
     func append(_ items: [Item], on ground: ListingGround, then source: Source? = nil) {
         state.update { state in
-            let isContinuous = state.windowStart + state.window.count == state.names.count
-            let hasRoom = state.names.count - state.position < Self.ahead
+            let start = state.names.count
+            let hasRoom = start - state.position < Self.ahead
             for item in items { state.names.append(item.name, type: item.type) }
             if let source { state.source = source }
             // What is left out is read again when it is its turn.
-            guard isContinuous, hasRoom, state.ground == ground || state.window.isEmpty else { return }
-            state.ground = ground
-            state.window += items.map(\.presence)
-            Self.forget(&state)
+            guard hasRoom else { return }
+            Self.know(items.map(\.presence), from: start, on: ground, in: &state)
         }
+    }
+
+    /// Notes what is under the names from a place on, together with what is known around them: all of it, or none where
+    /// there would be a gap.
+    private static func know(
+        _ presences: [Presence],
+        from index: Int,
+        on ground: ListingGround,
+        in state: inout State
+    ) {
+        if index < state.windowStart || index > state.windowEnd { (state.window, state.windowStart) = ([], index) }
+        let start = index - state.windowStart
+        let end = min(start + presences.count, state.window.count)
+        state.window.replaceSubrange(start..<end, with: presences.map { Known(presence: $0, ground: ground) })
+        forget(&state)
     }
 
     /// Goes on with another source, for which nothing may be appended any more.
@@ -116,18 +135,21 @@ final class DirectoryStream: Sendable {
             let end = min(index + count, state.names.count)
             guard index < end else { return [] }
             state.position = max(state.position, end)
-            let known = state.ground == ground ? state.window.indices : 0..<0
             return (index..<end).map { index in
-                let place = index - state.windowStart
-                let presence = known.contains(place) ? state.window[place] : nil
-                return (state.names.name(index), state.names.type(index), presence)
+                (state.names.name(index), state.names.type(index), Self.presence(index, ground, state))
             }
         }
     }
 
+    private static func presence(_ index: Int, _ ground: ListingGround?, _ state: State) -> Presence? {
+        let place = index - state.windowStart
+        guard state.window.indices.contains(place), state.window[place].ground == ground else { return nil }
+        return state.window[place].presence
+    }
+
     /// Whether ``items(from:count:on:)`` would tell what is under the name.
     func isKnown(_ index: Int, on ground: ListingGround) -> Bool {
-        state.inspect { $0.ground == ground && $0.window.indices.contains(index - $0.windowStart) }
+        state.inspect { Self.presence(index, ground, $0) != nil }
     }
 
     /// Some names from a place on.
@@ -135,12 +157,8 @@ final class DirectoryStream: Sendable {
         state.inspect { state in (index..<min(index + count, state.names.count)).map { state.names.name($0) } }
     }
 
-    /// Replaces what is known of the names from a place on.
+    /// Notes what is under the names from a place on.
     func know(_ presences: [Presence], from index: Int, on ground: ListingGround) {
-        state.inspect { state in
-            state.window = presences
-            state.windowStart = index
-            state.ground = ground
-        }
+        state.inspect { Self.know(presences, from: index, on: ground, in: &$0) }
     }
 }

@@ -98,7 +98,7 @@ extension FileSystem {
         _ stream: DirectoryStream,
         _ ground: ListingGround
     ) throws(FileError) -> [DirectoryStream.Item] {
-        let isAsBefore = ground == stream.ground
+        let rows = ground == stream.ground ? [:] : try rows(of: entries)
         var isUnknown = false
         var items: [DirectoryStream.Item] = []
         items.reserveCapacity(entries.count)
@@ -106,7 +106,7 @@ extension FileSystem {
             let name = entry.path.name
             if stream.rows.contains(name) { continue }
             var presence = Presence.remote(entry, view.attributes(of: entry))
-            if !isAsBefore, let row = try translating({ try journal.node(at: entry.path) }) {
+            if let row = rows[name] {
                 if row.isTombstone { continue }
                 presence = .row(row)
             }
@@ -115,6 +115,12 @@ extension FileSystem {
         }
         if isUnknown { view.prefetcher.expect(in: stream.path) }
         return items
+    }
+
+    /// The rows that are now under the names of entries, which are of one folder.
+    private func rows(of entries: [CatalogEntry]) throws(FileError) -> [ObjectKey: JournalNode] {
+        guard let folder = entries.first?.path.parent else { return [:] }
+        return try translating { try journal.nodes(entries.map { $0.path.name }, in: folder) }
     }
 
     private static func type(_ presence: Presence) -> UInt32 {
@@ -207,18 +213,30 @@ extension FileSystem {
             guard let path = table.path(of: folder.number), !stream.isKnown(index, on: ground) else { return ground }
             let names = stream.names(from: index, count: Self.presences)
             let isAsBefore = ground == stream.ground && path == stream.path
-            let entries = try translating { try view.catalog.entries(names, in: path) }
-            var presences: [Presence] = []
-            for (name, entry) in zip(names, entries) {
-                let isRemote = isAsBefore && !stream.rows.contains(name)
-                if isRemote, let entry, entry.kind != .absent {
-                    presences.append(.remote(entry, view.attributes(of: entry)))
-                } else {
-                    presences.append((try? presence(path.appending(name))) ?? .absent)
-                }
-            }
-            stream.know(presences, from: index, on: ground)
+            stream.know(try presences(names, path, isAsBefore ? stream.rows : nil), from: index, on: ground)
             return ground
+        }
+    }
+
+    /// What is under some names of a folder; `rows`: those that may have a row of the journal, nil where any may.
+    ///
+    /// The rows are read first, as for the names.
+    private func presences(
+        _ names: [ObjectKey],
+        _ folder: ObjectKey,
+        _ rows: Set<ObjectKey>?
+    ) throws(FileError) -> [Presence] {
+        try translating {
+            let local = rows.map { rows in names.filter { rows.contains($0) } } ?? names
+            let nodes = local.isEmpty ? [:] : try journal.nodes(local, in: folder)
+            let entries = try view.catalog.entries(names, in: folder)
+            return zip(names, entries).map { name, entry in
+                if let node = nodes[name] { return node.isTombstone ? .absent : .row(node) }
+                guard let entry, entry.kind != .absent else {
+                    return (try? presence(folder.appending(name))) ?? .absent
+                }
+                return .remote(entry, view.attributes(of: entry))
+            }
         }
     }
 }

@@ -104,8 +104,11 @@ package final class Journal: Sendable {
         return try reader.read { connection throws(JournalError) in try body(Tables(connection: connection)) }
     }
 
-    func snapshot<Result>(_ body: (Tables) throws(JournalError) -> Result) throws(JournalError) -> Result {
-        try writeNewFiles()
+    func snapshot<Result>(
+        _ subject: NewFile.Subject = .anything,
+        _ body: (Tables) throws(JournalError) -> Result
+    ) throws(JournalError) -> Result {
+        try writeNewFiles(subject)
         return try reader.snapshot { connection throws(JournalError) in try body(Tables(connection: connection)) }
     }
 

@@ -309,6 +309,20 @@ import Testing
         #expect(try journal.children(of: .root).count == 2)
     }
 
+    @Test(arguments: [3, 40])
+    func rowsOfSomeNamesAreFoundHoweverManyThereAre(count: Int) throws {
+        for number in 0..<count { try fixture.save(ObjectKey("d/f\(number)")) }
+        try fixture.save("d0/f1")
+        try journal.remove(at: "d/f2", remote: .absent)
+        _ = try journal.remove(at: "d/gone", remote: .file(fixture.old, .file()))
+        let names = ["f1", "f2", "gone", "none", "f0"].map { ObjectKey($0) }
+        let nodes = try journal.nodes(names, in: "d")
+        #expect(nodes.keys.map(\.string).sorted() == ["f0", "f1", "gone"])
+        #expect(try nodes["f1"]?.sequence == journal.node(at: "d/f1")?.sequence && nodes["f1"]?.path == "d/f1")
+        #expect(nodes["gone"]?.isTombstone == true)
+        #expect(try journal.nodes(names, in: "e").isEmpty && journal.nodes([], in: "d").isEmpty)
+    }
+
     @Test func descendantsAreThoseBelowAndNoNeighbours() throws {
         for path in ["d/x", "d/e/y", "d0", "d.", "d-/z", "dd/x", "c/d/x"] { try fixture.save(ObjectKey(path)) }
         #expect(try journal.descendants(of: "d").map(\.path.string).sorted() == ["d/e/y", "d/x"])

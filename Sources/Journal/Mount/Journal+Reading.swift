@@ -24,6 +24,27 @@ extension Journal {
         }
     }
 
+    /// The rows of some names of a folder, tombstones included, on one snapshot; names without a row are left out.
+    package func nodes(
+        _ names: [ObjectKey],
+        in folder: ObjectKey
+    ) throws(JournalError) -> [ObjectKey: JournalNode] {
+        try snapshot(.folder(folder)) { tables throws(JournalError) in
+            // A folder with fewer rows than that is read at once.
+            var nodes = try tables.children(of: folder, limit: names.count + 1)
+            if nodes.isEmpty { return [:] }
+            if nodes.count > names.count {
+                nodes = []
+                for name in names {
+                    if let node = try tables.node(at: folder.appending(name)) { nodes.append(node) }
+                }
+            }
+            let wanted = Set(names)
+            let found = nodes.map { ($0.path.name, $0) }.filter { wanted.contains($0.0) }
+            return Dictionary(found) { first, _ in first }
+        }
+    }
+
     /// The names that have rows directly in a folder, and whether each is a folder; nil when there are more than `limit`.
     package func names(in folder: ObjectKey, limit: Int) throws(JournalError) -> [ObjectKey: Bool]? {
         try read { tables throws(JournalError) in try tables.names(in: folder, limit: limit) }

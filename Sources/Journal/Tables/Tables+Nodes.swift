@@ -87,6 +87,10 @@ extension Tables {
         try nodes("WHERE n.parent = ?", [.key(folder)])
     }
 
+    func children(of folder: ObjectKey, limit: Int) throws(JournalError) -> [JournalNode] {
+        try nodes("WHERE n.parent = ? LIMIT ?", [.key(folder), .integer(Int64(limit))])
+    }
+
     func names(in folder: ObjectKey, limit: Int) throws(JournalError) -> [ObjectKey: Bool]? {
         let rows = try connection.all(
             "SELECT name, kind = 1 FROM node WHERE parent = ? LIMIT ?",
