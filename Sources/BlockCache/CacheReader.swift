@@ -11,7 +11,7 @@ package final class CacheReader: Sendable {
     package let key: ObjectKey
     package let version: ObjectVersion
     /// Nil while the disk does not let us have one.
-    private let held = AtomicLazyReference<CachedObject>()
+    private let held = OnceReference<CachedObject>()
     /// Held by who asks for it, so that it is pinned once.
     private let opening = Lock(())
     private let cache: BlockCache

@@ -44,7 +44,7 @@ package final class CachedObject: Sendable {
     let buffers: BlockBuffers
     let direct = DirectFile()
     /// All of it as it was when the file was opened, on request.
-    let snapshot = AtomicLazyReference<Snapshot>()
+    let snapshot = OnceReference<Snapshot>()
     /// Readers that rely on blocks staying in the file right now; goes up within the monitor only.
     let readers = Atomic<Int>(0)
     /// Readers for whose sake eviction leaves all blocks alone; goes up within the monitor only.

@@ -15,7 +15,7 @@ package final class FileHandle: Sendable {
     /// The remote versions read through this handle, each with its own access pattern: one in nearly all cases.
     private let readers = Lock<[CacheReader]>([])
     /// Who reads the file as it was when all of it was one remote version for the first time.
-    private let whole = AtomicLazyReference<WholeFile>()
+    private let whole = OnceReference<WholeFile>()
 
     /// A file all of whose bytes are one remote version, until its content changes.
     private final class WholeFile: Sendable {
