@@ -88,6 +88,7 @@ extension CachedObject {
     func ended(_ fetch: BlockFetch, _ result: Result<Void, StoreError>) {
         let next = monitor.update { state -> [BlockFetch] in
             fetch.progress.result = result
+            fetch.progress.handle = nil
             state.fetches.removeAll { $0 === fetch }
             if case .failure(let error) = result, error.cause != .cancelled { state.queue = [] }
             if fetch.progress.diskFailed { state.queue = [] }

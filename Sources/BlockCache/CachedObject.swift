@@ -312,7 +312,8 @@ package final class CachedObject: Sendable {
             let range = fetch.range
             let handle = source.fetch(key, version: version, range: range, into: fetch) { fetch.requested() }
             let isStale = monitor.inspect { _ in
-                fetch.progress.handle = handle
+                // The two would hold each other for ever, and with them the file.
+                if fetch.progress.result == nil { fetch.progress.handle = handle }
                 return fetch.progress.position >= fetch.progress.limit && fetch.progress.limit < fetch.range.upper
             }
             if isStale { handle.cancel() }

@@ -254,4 +254,41 @@ import Testing
         cache.maintain()
         #expect(reader.residentBytes == 64 << 20)
     }
+
+    /// The files of the cache that this process has open, by their paths.
+    private func openFiles() throws -> [String] {
+        try Files.names(in: "/proc/self/fd").compactMap { name in
+            var buffer = [CChar](repeating: 0, count: 4096)
+            let count = readlink("/proc/self/fd/\(name.string)", &buffer, buffer.count - 1)
+            guard count > 0 else { return nil }
+            let path = String(decoding: buffer[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
+            return path.hasPrefix(folder.path) ? path : nil
+        }
+    }
+
+    /// As long as anybody has a removed file open, its space is not given back.
+    @Test func filesThatAreGivenUpAreClosed() throws {
+        let options = BlockCache.Options(directory: folder.path, minimumFree: 0)
+        let cache = BlockCache(options: options, source: FakeSource())
+        for number in 0..<5 {
+            let version = ObjectVersion(entityTag: EntityTag(opaque: "v\(number)"), size: 3_000_000)
+            let range = ByteRange(0, version.size)
+            #expect(try cache.reader(of: ObjectKey("f"), version: version).bytes(range) == expectedBytes(range))
+        }
+        #expect(try openFiles().count == 5)
+        #expect(cache.clear() >= 15_000_000)
+        // Of a fetch that has just ended the last step may still be under way.
+        for _ in 0..<1000 where try !openFiles().isEmpty { usleep(10_000) }
+        #expect(try openFiles().isEmpty)
+    }
+
+    @Test func onlySoManyFilesAreKeptOpen() throws {
+        let options = BlockCache.Options(directory: folder.path, minimumFree: 0)
+        let cache = BlockCache(options: options, source: FakeSource())
+        for number in 0..<600 {
+            let version = ObjectVersion(entityTag: EntityTag(opaque: "v\(number)"), size: 5000)
+            _ = try cache.reader(of: ObjectKey("f"), version: version).bytes(ByteRange(0, version.size))
+        }
+        #expect(try openFiles().count <= 257)
+    }
 }
