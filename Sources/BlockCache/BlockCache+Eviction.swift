@@ -36,22 +36,12 @@ extension BlockCache {
     ///
     /// To be called every few seconds by the process that reads, and after adopting.
     package func maintain() {
-        let free = (try? Files.freeSpace(at: options.directory)) ?? .max
         if source != nil, shared.condition.isDueForTrial() { tryDisk() }
         shared.writer.expire()
-        defer {
-            let left = free < options.minimumFree ? (try? Files.freeSpace(at: options.directory)) ?? .max : free
-            shared.condition.measured(free: left, minimumFree: options.minimumFree, used: usedBytes)
-            shared.condition.tell()
-        }
-        for object in registry.withLock({ $0.objects.values.map { $0.object } }) {
-            added(object.takeUnmeasured(), to: object.name)
-        }
+        closeNameless()
         measure(atMost: Self.pace)
-        let used = registry.withLock { $0.sizes.total }
-        var surplus = used > options.capacity ? used - options.capacity / 10 * 9 : 0
-        if free < options.minimumFree { surplus = max(surplus, options.minimumFree - free) }
-        if surplus > 0 { trim(surplus) }
+        keepWithinLimits()
+        shared.condition.tell()
     }
 
     /// The space taken, in bytes: an estimate in a cache with very many files.
@@ -87,10 +77,11 @@ extension BlockCache {
         }
     }
 
-    /// Gives up files until so many bytes are free.
+    /// Gives up files until so many bytes are free; returns how many are.
     ///
     /// Each round chooses from the files of as many folders as it takes to have a fair sample.
-    private func trim(_ surplus: Int64) {
+    @discardableResult
+    func trim(_ surplus: Int64) -> Int64 {
         var removed: Int64 = 0
         var folder = Int.random(in: 0..<FolderSizes.count)
         var left = FolderSizes.count
@@ -105,11 +96,15 @@ extension BlockCache {
             let isSample = !(isWhole && left == 0)
             let victims = EvictionPolicy.victims(of: sample.map(\.rank), surplus: surplus - removed, isSample: isSample)
             // What is being read, and was never used before, counts as on probation: a pass over one very large file.
-            if victims.contains(where: { CacheUse.isProtected(sample[$0].status) }), releaseFromOpenObjects() { return }
+            if victims.contains(where: { CacheUse.isProtected(sample[$0].status) }) {
+                let released = releaseFromOpenObjects()
+                if released > 0 { return removed + released }
+            }
             for index in victims { removed += remove(sample[index]) }
         }
-        if removed < surplus { _ = releaseFromOpenObjects() }
+        if removed < surplus { removed += releaseFromOpenObjects() }
         Log.info("cache", "removed \(removed) of \(surplus) bytes too many")
+        return removed
     }
 
     private func isInUse(_ file: StoredFile) -> Bool {
@@ -129,13 +124,13 @@ extension BlockCache {
         return file.bytes
     }
 
-    /// Gives back what lies far from where objects are being read; whether that was anything.
-    private func releaseFromOpenObjects() -> Bool {
+    /// Gives back what lies far from where objects are being read; returns how many bytes that was.
+    private func releaseFromOpenObjects() -> Int64 {
         let objects = registry.withLock { $0.objects.values.filter { $0.uses > 0 }.map { $0.object } }
-        return objects.reduce(false) { released, object in
+        return objects.reduce(0) { released, object in
             let bytes = object.releaseDistantBlocks()
             added(-bytes, to: object.name)
-            return released || bytes > 0
+            return released + bytes
         }
     }
 

@@ -59,6 +59,7 @@ package final class BlockCache: Sendable {
         let wholeObjectLimit: Int64
         let thrift = Thrift()
         let snapshots = SnapshotAbility()
+        let room = CacheRoom()
     }
 
     /// Whether the disk can make snapshots, as far as is known.
@@ -92,6 +93,8 @@ package final class BlockCache: Sendable {
     let source: FetchQueue?
     let shared: Shared
     private let readers = ActiveReaders()
+    /// Held by who has files given up; before when it would be in vain, in monotonic seconds.
+    let yielding = Lock(-Double.infinity)
     /// The most that all readers together may have ahead of them, in bytes.
     private static let readaheadBudget: Int64 = 128 << 20
     /// How many fetches there may be at once.
@@ -120,6 +123,7 @@ package final class BlockCache: Sendable {
         } catch {
             shared.condition.failed(error)
         }
+        shared.room.serve { [weak self] in self?.keepWithinLimits() ?? .max }
     }
 
     deinit {

@@ -29,6 +29,7 @@ extension CachedObject {
         completing blocks: (first: Int, checksums: [UInt64]),
         isDirect: Bool
     ) throws(SystemError) {
+        room.took(buffers.reduce(0) { $0 + Int64($1.count) })
         var rest = buffers[...]
         while let first = rest.first {
             let run = isDirect && first.isDirect ? rest.prefix { $0.isDirect } : rest.prefix(1)

@@ -53,6 +53,7 @@ package final class CachedObject: Sendable {
     let wholeObjectLimit: Int64
     private let thrift: BlockCache.Thrift
     private let budget: FetchBudget
+    let room: CacheRoom
     let writer: ArrivalWriter
 
     var geometry: BlockGeometry { file.geometry }
@@ -92,6 +93,7 @@ package final class CachedObject: Sendable {
         wholeObjectLimit = shared.wholeObjectLimit
         thrift = shared.thrift
         budget = shared.budget
+        room = shared.room
         writer = shared.writer
         condition = shared.condition
         buffers = shared.buffers

@@ -23,6 +23,8 @@ final class DiskReserve: Sendable {
     struct Relief: Sendable {
         /// How long a writer waits for it, in seconds.
         var patience = 0.0
+        /// Gives back so many bytes of what is only cached; whether there were some.
+        var giveWay: @Sendable (Int64) -> Bool = { _ in false }
         /// Gives back the room of content that nothing needs any more; whether there was some.
         var reclaim: @Sendable () -> Bool = { false }
         /// Whether uploads under way will give back so many bytes; asks for them.
@@ -52,13 +54,18 @@ final class DiskReserve: Sendable {
     /// Counts `count` bytes about to be written; throws ENOSPC when they would touch the reserve and no room comes in
     /// time, and ends when the caller is being killed.
     ///
-    /// Files deleted a moment ago may still have their staging files: those go first. Once somebody has waited in vain
+    /// What is only cached goes first, before writers are slowed, and then the staging files that files deleted a moment ago may
+    /// still have. Once somebody has waited in vain
     /// nobody does until there was room, or each file of a copy would cost the whole time. `mayWait`: false for bytes
     /// whose program cannot be asked or killed any more.
     func claim(_ count: Int64, mayWait: Bool = true) throws(FileError) {
         let end = monotonicSeconds() + relief.patience
         while true {
-            if let scarcity = grant(count) { return mayWait ? try slow(by: scarcity) : () }
+            if let scarcity = grant(count) {
+                if scarcity == 0 || relief.giveWay(count) { return }
+                return mayWait ? try slow(by: scarcity) : ()
+            }
+            if relief.giveWay(count), grant(count) != nil { return }
             if relief.reclaim(), grant(count) != nil { return }
             let left = end - monotonicSeconds()
             guard mayWait, left > 0, !isHopeless.load(ordering: .relaxed), relief.isExpected(count) else {
@@ -71,7 +78,10 @@ final class DiskReserve: Sendable {
 
     /// Gives back room that nothing needs; whether there was some.
     @discardableResult
-    func makeRoom() -> Bool { relief.reclaim() }
+    func makeRoom() -> Bool {
+        let hasGivenWay = relief.giveWay(1)
+        return relief.reclaim() || hasGivenWay
+    }
 
     private func slow(by scarcity: Double) throws(FileError) {
         guard scarcity > 0, relief.patience > 0, areUploadsExpected() else { return }

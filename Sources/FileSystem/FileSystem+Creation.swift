@@ -162,18 +162,20 @@ extension FileSystem {
         let folder = try folder(parent)
         // What is overwritten unseen would be a conflict later: know the folder first.
         try freshen(folder)
-        return try knowing([parent]) { knowledge throws(FileError) in
-            try namespace.alone { () throws(FileError) in
-                let path = try checkedNew(name, in: self.path(of: parent), isFolder: kind == .directory)
-                var isBuried = false
-                if !isVacant(path) {
-                    guard case .absent = try presence(path, &isBuried) else { throw .exists }
+        return try withRoom { () throws(FileError) in
+            try knowing([parent]) { knowledge throws(FileError) in
+                try namespace.alone { () throws(FileError) in
+                    let path = try checkedNew(name, in: self.path(of: parent), isFolder: kind == .directory)
+                    var isBuried = false
+                    if !isVacant(path) {
+                        guard case .absent = try presence(path, &isBuried) else { throw .exists }
+                    }
+                    let node = try insertRow {
+                        try view.confirm(knowledge)
+                        return try insert(path, knowledge, !isBuried && !view.catalog.isInMemory)
+                    }
+                    return add(node, folder, name, kind, attributes)
                 }
-                let node = try insertRow {
-                    try view.confirm(knowledge)
-                    return try insert(path, knowledge, !isBuried && !view.catalog.isInMemory)
-                }
-                return add(node, folder, name, kind, attributes)
             }
         }
     }

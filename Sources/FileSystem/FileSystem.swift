@@ -81,6 +81,7 @@ package final class FileSystem: Sendable {
             directory: journal.directory,
             relief: DiskReserve.Relief(
                 patience: options.stagingWait,
+                giveWay: { count in cache.isOnDisk(of: journal.directory) && cache.giveWay(count) },
                 reclaim: { committer.reclaim(everything: true) },
                 isExpected: { count in
                     hurry()

@@ -282,6 +282,22 @@ import Testing
         #expect(try openFiles().isEmpty)
     }
 
+    @Test func filesThatAnotherProcessGaveUpAreClosed() throws {
+        let options = BlockCache.Options(directory: folder.path, minimumFree: 0)
+        let cache = BlockCache(options: options, source: FakeSource())
+        let versions = (0..<5).map { ObjectVersion(entityTag: EntityTag(opaque: "v\($0)"), size: 3_000_000) }
+        let range = ByteRange(0, 3_000_000)
+        let reader = cache.reader(of: ObjectKey("f"), version: versions[0])
+        #expect(try reader.bytes(range) == expectedBytes(range))
+        for version in versions { _ = try cache.reader(of: ObjectKey("f"), version: version).bytes(range) }
+        BlockCache(options: options, source: nil).clear()
+        #expect(try openFiles().count == 5)
+        cache.maintain()
+        for _ in 0..<1000 where try openFiles().count > 1 { usleep(10_000) }
+        #expect(try openFiles().count == 1)
+        #expect(try reader.bytes(range) == expectedBytes(range))
+    }
+
     @Test func onlySoManyFilesAreKeptOpen() throws {
         let options = BlockCache.Options(directory: folder.path, minimumFree: 0)
         let cache = BlockCache(options: options, source: FakeSource())

@@ -104,6 +104,31 @@ import Testing
         #expect(!reserve.areUploadsExpected() && asked.inspect { $0 } == 3)
     }
 
+    @Test func whatIsOnlyCachedGivesWayFirst() throws {
+        let volume = try Volume()
+        let asked = Monitor<[String]>([])
+        let relief = DiskReserve.Relief(
+            patience: 60,
+            giveWay: { count in
+                asked.update { $0.append("cache \(count >> 60)") }
+                return true
+            },
+            reclaim: {
+                asked.update { $0.append("staging") }
+                return false
+            },
+            isExpected: { _ in
+                asked.update { $0.append("uploads") }
+                return false
+            }
+        )
+        let reserve = DiskReserve(directory: volume.folder, relief: relief)
+        #expect(throws: FileError.self) { try reserve.claim(1 << 60) }
+        #expect(asked.inspect { $0 } == ["cache 1", "staging", "uploads"])
+        reserve.makeRoom()
+        #expect(asked.inspect { $0.suffix(2) } == ["cache 0", "staging"])
+    }
+
     @Test func bytesOfMappingsDoNotWait() throws {
         let volume = try Volume()
         let asked = Monitor(0)
