@@ -35,6 +35,8 @@ def disk(instance, folder, stack):
     stack.callback(disk.unmount)
     stack.callback(instance.abandon)
     instance.environment["MOORAGE_CACHE_DIR"] = os.path.join(disk.path, "cache")
+    # All of the disk is less than what is to stay free of any.
+    instance.configure(cache_free="0")
     return disk
 
 
