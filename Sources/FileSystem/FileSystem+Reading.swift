@@ -42,8 +42,8 @@ extension FileSystem {
         }
     }
 
-    /// How often a read looks for its bytes anew.
-    private static let maximumLooks = 3
+    /// How often a read or a write looks for what the file shows anew.
+    static let maximumLooks = 3
 
     /// A file with exactly the bytes that this handle reads, now and for as long as it is open; nil when there is none.
     ///

@@ -68,7 +68,7 @@ extension FileSystem {
     ///
     /// `replacing`: nothing of what it holds is to stay.
     func beginWrite(_ inode: Inode, replacing: Bool = false) throws(FileError) -> StagingFile {
-        for _ in 0..<8 {
+        for attempt in 0..<8 {
             let ready = inode.state.withLock { state -> StagingFile? in
                 guard state.isWritable, let staging = state.content.staging else { return nil }
                 state.activeWrites += 1
@@ -76,10 +76,15 @@ extension FileSystem {
                 return staging
             }
             if let ready { return ready }
-            try load(inode)
-            try learnAttributes(of: inode)
-            try knowingName(of: inode) { () throws(FileError) in
-                try withRoom { () throws(FileError) in try makeWritable(inode, replacing) }
+            do throws(FileError) {
+                try load(inode)
+                try learnAttributes(of: inode)
+                try knowingName(of: inode) { () throws(FileError) in
+                    try withRoom { () throws(FileError) in try makeWritable(inode, replacing) }
+                }
+            } catch {
+                // As for reads: what it showed may have been uploaded, or have got another row, just now.
+                guard case .stale = error, attempt < Self.maximumLooks, try reload(inode) else { throw error }
             }
         }
         throw .stale
