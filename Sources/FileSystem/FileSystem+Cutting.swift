@@ -10,28 +10,28 @@ extension FileSystem {
     /// Cuts or extends a file; recorded at once when nobody has it open for writing.
     ///
     /// Power loss brings back what was synced, or what it was cut to: to nothing, the synced bytes are set aside until
-    /// the new content is safe; to a part, that part is synced before this returns.
+    /// the new content is safe; to a part, no more than that counts as synced from before the cut on, and it is synced
+    /// before this returns.
     /// `isOpening`: a handle that will write was opened with it.
     func truncate(_ inode: Inode, to size: Int64, isOpening: Bool = false) throws(FileError) {
         guard size <= Self.maximumSize else { throw .tooLarge }
         try load(inode)
         if size == 0 { try setAsideSynced(inode) }
         let staging = try beginWrite(inode, replacing: size == 0)
-        let cutsSynced = inode.state.withLock {
-            $0.lastingFailure == nil && !$0.isDetached && $0.syncedEnd > size
-        }
-        do throws(SystemError) {
-            try staging.descriptor.truncate(to: size)
+        let cutsSynced: Bool
+        do throws(FileError) {
+            cutsSynced = try withRoom { () throws(FileError) in
+                // A sync under way would note what there was before.
+                try inode.commit.withLock { _ throws(FileError) in try cut(inode, staging, to: size) }
+            }
         } catch {
+            // All of it counts as synced again, where it was.
+            if inode.state.withLock({ $0.syncedEnd > size }) { try? makeSafe(inode) }
             try endChange(inode)
-            throw .system(error)
+            throw error
         }
         let isOpen = inode.state.withLock { state in
             state.activeWrites -= 1
-            staging.checksums.forget(ByteRange(size, .max))
-            state.content.map.truncate(to: size)
-            state.revision += 1
-            state.noteContentChange()
             return state.writers > 0
         }
         try forgetFailure(of: inode, staging)
@@ -39,6 +39,27 @@ extension FileSystem {
         if !isOpen || (!isOpening && flushed.holds(inode)) { try recordContent(of: inode, sealing: true) }
         // What is written behind the cut next would otherwise be taken for the bytes that were there.
         if cutsSynced { try makeSafe(inode) }
+    }
+
+    /// Cuts or extends the staging file and its content; returns whether bytes were synced that are gone now.
+    private func cut(_ inode: Inode, _ staging: StagingFile, to size: Int64) throws(FileError) -> Bool {
+        let (generation, cutsSynced) = inode.state.withLock { state in
+            let cutsSynced = state.lastingFailure == nil && !state.isDetached && state.syncedEnd > size
+            return (state.content.generation, cutsSynced)
+        }
+        if cutsSynced, let generation { try translating { try journal.cutSynced(generation, to: size) } }
+        do throws(SystemError) {
+            try staging.descriptor.truncate(to: size)
+        } catch {
+            throw .system(error)
+        }
+        inode.state.withLock { state in
+            staging.checksums.forget(ByteRange(size, .max))
+            state.content.map.truncate(to: size)
+            state.revision += 1
+            state.noteContentChange()
+        }
+        return cutsSynced
     }
 
     /// A file that is made anew from nothing has none of the bytes that a sync failed for.

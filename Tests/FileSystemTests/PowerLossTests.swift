@@ -154,6 +154,45 @@ import Testing
         #expect(try volume.content("f") == [1, 2])
     }
 
+    /// A cut zeroes the rest of the last page, which may be on the disk before the new length is.
+    @Test(arguments: [true, false]) func aCutThatIsHalfOnTheDiskLeavesNoBytesThatNeverWere(isOpen: Bool) throws {
+        let isNext = Monitor(false)
+        var disk = DiskSync()
+        let sync = disk.data
+        let place = Monitor("")
+        disk.data = { file in
+            let isCut = isNext.update { isNext in
+                defer { isNext = false }
+                return isNext
+            }
+            // What the disk has of the journal at the moment when the cut is to be synced.
+            let folder = place.inspect { $0 }
+            if isCut { #expect(system("cp -a '\(folder)/state' '\(folder)/left'") == 0) }
+            return sync(file)
+        }
+        let volume = try Volume(metadataAge: 100, disk: disk)
+        try volume.mountAgain(metadataAge: 100, boot: "one")
+        place.update { $0 = volume.folder }
+        let handle = try volume.create("f")
+        try volume.write(handle, [1, 2, 3, 4, 5], at: 0)
+        try volume.files.synchronize(handle)
+        if !isOpen {
+            try volume.close(handle)
+            _ = try volume.files.committer.synchronizeAll()
+        }
+        isNext.update { $0 = true }
+        _ = try volume.files.setAttributes(volume.number("f"), AttributeChanges(), size: 2)
+        #expect(!isNext.inspect { $0 })
+        // The zeros have come to the disk, and the new length has not.
+        let staging = volume.folder + "/left/staging"
+        let name = try #require(try Files.names(in: staging).first).string
+        #expect(truncate("\(staging)/\(name)", 2) == 0 && truncate("\(staging)/\(name)", 5) == 0)
+        #expect(rename(volume.folder + "/state", volume.folder + "/gone") == 0)
+        #expect(rename(volume.folder + "/left", volume.folder + "/state") == 0)
+        try volume.mountAgain(metadataAge: 100, boot: "two")
+        #expect(try volume.content("f") == [1, 2])
+    }
+
     @Test func aKillLeavesWhatIsWrittenBehindACut() throws {
         let handle = try openSynced("f", [1, 2, 3, 4, 5])
         try setSize("f", 2)

@@ -33,9 +33,41 @@ extension Journal {
             return new
         }
     }
+
+    /// Has power loss bring back no more than `size` bytes of what was synced of an open file, durably: it is to be cut
+    /// there next.
+    ///
+    /// Cutting zeroes the rest of the last page, which may be on the disk before the new length is: by then what lies
+    /// behind must not count. Nothing changes where no more was synced.
+    package func cutSynced(_ id: GenerationID, to size: Int64) throws(JournalError) {
+        try write(durable: true) { tables throws(JournalError) in try tables.cutSynced(id, to: size) }
+    }
 }
 
 extension Tables {
+    fileprivate func cutSynced(_ id: GenerationID, to size: Int64) throws(JournalError) {
+        let sql =
+            "SELECT synced_size, synced_extents, synced_underlay_length FROM generation WHERE id = ? AND synced_size > ?"
+        let synced = try connection.first(sql, [.integer(id.value), .integer(size)]) { row throws(JournalError) in
+            let extents = try Encoding.extents(row.blob(1))
+            return ContentMap(size: row.integer(0), extents: extents, underlayLength: row.integer(2))
+        }
+        guard var synced else { return }
+        synced.truncate(to: size)
+        // What is recorded now is more than that.
+        try connection.run(
+            """
+            UPDATE generation SET is_synced = 0, synced_size = ?, synced_extents = ?, synced_underlay_length = ?,
+                revision = revision + 1
+            WHERE id = ?
+            """,
+            [
+                .integer(synced.size), .blob(Encoding.encode(synced.extents)), .integer(synced.underlayLength),
+                .integer(id.value),
+            ]
+        )
+    }
+
     /// The end of the bytes in a generation's staging file that power loss goes back to, in bytes; 0: there are none.
     func syncedEnd(of id: GenerationID) throws(JournalError) -> Int64 {
         let sql = "SELECT synced_extents FROM generation WHERE id = ? AND length(synced_extents) > 0"
