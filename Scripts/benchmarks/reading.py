@@ -10,6 +10,7 @@ import random
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 
@@ -174,7 +175,8 @@ class Bench:
     def warm(self):
         subjects = [self.fresh(Moorage, self.server), self.fresh(Rclone, self.server), Disk(self.served)]
         if self.arguments.passthrough:
-            subjects.append(self.fresh(Passthrough, self.served))
+            # So that what it read stays in memory for the next who opens it, as it does with the others.
+            subjects.append(self.fresh(Passthrough, self.served, cache="always"))
         for subject in subjects:
             subject.start()
             path = os.path.join(subject.point, "big.bin")
@@ -187,20 +189,31 @@ class Bench:
             try:
                 self.figures.add("warm", subject.name, timed(lambda: read_through(path)))
                 self.figures.add("again", subject.name, timed(lambda: read_through(path)))
-                if subject.name == "Moorage":
-                    self.figures.add("small reads", subject.name, self.operations(path, direct=1))
             finally:
                 subject.stop()
-        if self.arguments.passthrough:
-            # It hands O_DIRECT on to the disk, which is not what is asked for; this way each read comes to it too.
-            subject = self.fresh(Passthrough, self.served, cache="never")
-            subject.start()
+
+    def small_reads(self):
+        """In short turns: how the threads of both sides fall on the processors differs by half from one run to the next."""
+        subjects = [self.fresh(Moorage, self.server)]
+        with tempfile.TemporaryDirectory(prefix="moorage-bench.", dir="/dev/shm") as memory:
+            if self.arguments.passthrough:
+                # It hands O_DIRECT on: a disk would be read then, memory is not. So both get the same requests.
+                shutil.copyfile(os.path.join(self.served, "big.bin"), os.path.join(memory, "big.bin"))
+                subjects.append(self.fresh(Passthrough, memory, cache="always"))
+            started = []
             try:
-                read_through(os.path.join(self.served, "big.bin"))
-                path = os.path.join(subject.point, "big.bin")
-                self.figures.add("small reads", subject.name, self.operations(path, direct=0))
+                for subject in subjects:
+                    subject.start()
+                    started.append(subject)
+                    read_through(os.path.join(subject.point, "big.bin"))
+                for _ in range(8):
+                    for row, direct in (("small reads", 1), ("small reads buffered", 0)):
+                        for subject in subjects:
+                            path = os.path.join(subject.point, "big.bin")
+                            self.figures.add(row, subject.name, self.operations(path, direct, seconds=1))
             finally:
-                subject.stop()
+                for subject in started:
+                    subject.stop()
 
     def read_only(self):
         """What the kernel reads by itself: a read-only mount, its cache on XFS; beside the same file there."""
@@ -222,18 +235,18 @@ class Bench:
                     self.figures.add("warm read-only", each.name, timed(lambda: read_through(path)))
                     self.figures.add("again read-only", each.name, timed(lambda: read_through(path)))
                     self.figures.add("once more read-only", each.name, timed(lambda: read_through(path)))
-                    self.figures.add("small reads read-only", each.name, self.operations(path, direct=0))
+                    self.figures.add("small reads read-only", each.name, self.operations(path, direct=0, seconds=4))
                 finally:
                     each.stop()
         finally:
             disk.stop()
 
     @staticmethod
-    def operations(path, direct):
+    def operations(path, direct, seconds):
         """4 KiB reads a second by 4 threads, each one handed to the file system; thousands."""
         output = run([
             "fio", "--name=read", f"--filename={path}", "--rw=randread", "--bs=4k", f"--direct={direct}", "--thread",
-            "--numjobs=4", "--group_reporting", "--time_based", "--runtime=4", "--ioengine=psync", "--readonly",
+            "--numjobs=4", "--group_reporting", "--time_based", f"--runtime={seconds}", "--ioengine=psync", "--readonly",
             "--output-format=terse", "--terse-version=3", "--norandommap", "--invalidate=0",
         ]).stdout
         return float(output.split(";")[7]) / 1000
@@ -297,8 +310,8 @@ class Bench:
                 subject.stop()
 
     GROUPS = {
-        "cold": cold, "shaped": shaped, "random": at_random, "warm": warm, "read-only": read_only, "list": folders_of_many, "million": a_million,
-        "memory": memory,
+        "cold": cold, "shaped": shaped, "random": at_random, "warm": warm, "small": small_reads, "read-only": read_only,
+        "list": folders_of_many, "million": a_million, "memory": memory,
     }
 
     def measure(self, rounds, groups):
@@ -330,7 +343,8 @@ ROWS = [
     ("random parallel", "16 readers, times as fast as one", 16, True, None),
     ("warm", "warm from the disk after remount, seconds", "passthrough_ll", False, 1 / 0.9),
     ("again", "again from memory, seconds", "local disk", False, 1.05),
-    ("small reads", "4 KiB warm, 4 threads, thousand a second", "passthrough_ll", True, 0.8),
+    ("small reads", "4 KiB warm, 4 threads, O_DIRECT, thousand a second", "passthrough_ll", True, 0.8),
+    ("small reads buffered", "the same from the kernel's memory", "passthrough_ll", True, 0.8),
     ("warm read-only", "read-only, cache on XFS: from the disk after remount, seconds", "local disk", False, None),
     ("again read-only", "again from memory, seconds", "local disk", False, None),
     ("once more read-only", "once more, seconds", "local disk", False, 1.05),
