@@ -85,7 +85,8 @@ package struct FileContent: Sendable {
     package var map: ContentMap
     package var staging: StagingFile?
     package var below: Below
-    /// The remote version that an upload made of exactly this content, once that is known.
+    /// The remote version that an upload made of exactly this content, once that is known; also under a row that has been
+    /// made for it since.
     package var uploaded: UploadedVersion?
 
     package init(generation: GenerationID?, map: ContentMap, staging: StagingFile? = nil, below: Below = .nothing) {

@@ -137,7 +137,6 @@ extension Inode.State {
         if let row {
             guard content.generation == nil else { return }
             content.generation = row.generation?.id
-            content.uploaded = nil
         } else if content.wholeRemote != nil {
             content.generation = nil
         }

@@ -314,7 +314,8 @@ extension FileSystem {
             guard state.content.generation == own else { return }
             state.node = node.id
             state.content.generation = generation.id
-            state.content.uploaded = nil
+            // By this it is known when the row goes again that came to want nothing but what the remote has.
+            state.content.uploaded = UploadedVersion(key: key, version: version)
             state.isWritable = false
         }
         return true
@@ -334,7 +335,6 @@ extension Inode {
             } else if !isOwn {
                 // A row over the remote version that this shows: by a move, or a change of attributes.
                 state.content.generation = node.generation?.id ?? state.content.generation
-                state.content.uploaded = nil
             }
             return true
         }

@@ -37,13 +37,12 @@ extension FileSystem {
             } catch {
                 // The remote object under local bytes may have gone because they have been fetched into
                 // staging meanwhile, or because our own upload took its place, and the next one that one's.
-                guard case .stale = error, attempt < Self.maximumLooks, try reload(handle.inode) else { throw error }
+                guard case .stale = error, attempt < Self.maximumLooks, try lookAnew(at: handle.inode) else {
+                    throw error
+                }
             }
         }
     }
-
-    /// How often a read or a write looks for what the file shows anew.
-    static let maximumLooks = 3
 
     /// A file with exactly the bytes that this handle reads, now and for as long as it is open; nil when there is none.
     ///

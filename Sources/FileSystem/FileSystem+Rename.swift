@@ -326,10 +326,7 @@ extension Inode {
             state.node = node?.id
             if let node {
                 // A clean file got a row over its remote version: the content it shows is the same.
-                if state.content.generation == nil {
-                    state.content.generation = node.generation?.id
-                    state.content.uploaded = nil
-                }
+                if state.content.generation == nil { state.content.generation = node.generation?.id }
             } else if let whole = state.content.wholeRemote {
                 state.content = .remote(path, whole.version)
                 state.isLoaded = true

@@ -84,7 +84,7 @@ extension FileSystem {
                 }
             } catch {
                 // As for reads: what it showed may have been uploaded, or have got another row, just now.
-                guard case .stale = error, attempt < Self.maximumLooks, try reload(inode) else { throw error }
+                guard case .stale = error, attempt < Self.maximumLooks, try lookAnew(at: inode) else { throw error }
             }
         }
         throw .stale

@@ -60,6 +60,11 @@ extension Journal {
         try read { tables throws(JournalError) in try tables.hasDescendants(folder) }
     }
 
+    /// Whether an upload to a key may have replaced the object there just now.
+    package func isCommitting(_ key: ObjectKey) throws(JournalError) -> Bool {
+        try read { tables throws(JournalError) in try tables.isCommitting(key) }
+    }
+
     package func generation(_ id: GenerationID) throws(JournalError) -> Generation? {
         try read(.generation(id)) { tables throws(JournalError) in try tables.generation(id) }
     }

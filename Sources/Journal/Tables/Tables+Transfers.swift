@@ -51,6 +51,14 @@ extension Tables {
         try connection.exists("SELECT 1 FROM transfer WHERE key = ?", [.key(key)])
     }
 
+    /// Whether the request that replaces the object at this key may have been sent, and its answer is not recorded.
+    func isCommitting(_ key: ObjectKey) throws(JournalError) -> Bool {
+        try connection.exists(
+            "SELECT 1 FROM transfer WHERE key = ? AND phase = ?",
+            [.key(key), .integer(TransferPhase.committing.rawValue)]
+        )
+    }
+
     func insertTransfer(
         _ node: JournalNode,
         _ method: TransferProtocol,
