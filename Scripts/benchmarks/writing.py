@@ -97,7 +97,9 @@ class Bench:
         for kind, target in kinds:
             folder = os.path.join(self.arguments.work, f"instance-{next(self.folders)}")
             os.makedirs(folder, mode=0o700)
-            yield kind(self.arguments, target, folder)
+            # Of what the kernel asks a file system, Moorage has to answer questions for permissions and attributes, too.
+            options = {"cache": "auto,default_permissions,xattr"} if kind is Passthrough else {}
+            yield kind(self.arguments, target, folder, **options)
         yield Disk(self.disk)
 
     def remote_files(self, name):
