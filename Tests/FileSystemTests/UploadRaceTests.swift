@@ -18,7 +18,7 @@ import Testing
         let uploads = Uploads()
         try uploads.start(volume, seed: seed)
         defer { uploads.stop() }
-        var file = ChangedFile(volume, SeededGenerator(seed: seed))
+        var file = ChangedFile(volume, seed: seed)
         for step in 0..<1_500 {
             do {
                 try file.act()
@@ -72,7 +72,7 @@ private final class Uploads: Sendable {
         nonisolated(unsafe) let volume = volume
         state.update { $0.isRunning = true }
         try Thread.detached(name: "flusher") { [self] in
-            var random = SeededGenerator(seed: seed &+ 1)
+            var random = SplitMix(seed &+ 1)
             while !state.inspect({ $0.isStopping }) {
                 do {
                     try journal.synchronizeSealed()
@@ -94,7 +94,7 @@ private final class Uploads: Sendable {
         _ node: JournalNode,
         _ volume: Volume,
         _ journal: Journal,
-        _ random: inout SeededGenerator
+        _ random: inout SplitMix
     ) throws {
         guard !node.isOpen, let generation = node.generation, generation.isSealed else { return }
         guard let transfer = try journal.beginTransfer(of: node, method: .put) else { return }
@@ -141,14 +141,16 @@ private final class Uploads: Sendable {
 /// One file of a volume that is changed at random, and what it has to be.
 private struct ChangedFile {
     private let volume: Volume
-    private var random: SeededGenerator
+    private let seed: UInt64
+    private var random: SplitMix
     private var content: [UInt8] = []
     private var handles: [FileHandle] = []
     private(set) var last = ""
 
-    init(_ volume: Volume, _ random: SeededGenerator) {
+    init(_ volume: Volume, seed: UInt64) {
         self.volume = volume
-        self.random = random
+        self.seed = seed
+        random = SplitMix(seed)
     }
 
     mutating func act() throws {
@@ -215,21 +217,6 @@ private struct ChangedFile {
         let range = ByteRange(Int64(lower), Int64(min(content.count, lower + 30_000)))
         last = "read \(range)"
         let found = try volume.read(handle, range)
-        #expect(found == Array(content[Int(range.lower)..<Int(range.upper)]), "\(last)")
-    }
-}
-
-/// Random numbers that a seed repeats (SplitMix64).
-private struct SeededGenerator: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(seed: UInt64) { state = seed }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var value = state
-        value = (value ^ (value >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        value = (value ^ (value >> 27)) &* 0x94D0_49BB_1331_11EB
-        return value ^ (value >> 31)
+        #expect(found == Array(content[Int(range.lower)..<Int(range.upper)]), "seed \(seed), \(last)")
     }
 }
