@@ -153,6 +153,33 @@ def test_a_file_takes_the_place_of_a_folder_that_something_comes_back_into(insta
     assert instance.conflicts() == 0
 
 
+def test_what_was_in_the_way_may_be_gone_when_the_refusal_is_heard(instance, proxy, client):
+    """A file in a new folder meets an object of the folder's name, which is taken away before the answer is there."""
+    instance.configure(late_requests="30s")
+    mount = instance.mount("s3://bucket")
+    late = detained(proxy, "PUT", lambda: write_file(mount / "d", b"content"), path="/bucket/d")
+    instance.kill_flusher()
+    os.unlink(mount / "d")
+    instance.flush()
+    look = proxy.rule("hold", method="HEAD", path="/bucket/d")
+    refusal = proxy.rule("hold-response", method="PUT", path="/bucket/d/a")
+    late.release()
+    wait_until(lambda: "d" in all_keys(client, "bucket"), 20, "the held request to be carried out")
+    os.mkdir(mount / "d")
+    write_file(mount / "d/a", b"file")
+    instance.run("uploads", "now", check=False)
+    refusal.wait()
+    look.release()
+    wait_until(lambda: set(all_keys(client, "bucket")) == {"d/"}, 20, "the object to be taken away")
+    refusal.release()
+    instance.flush()
+    verified(instance)
+    assert proxy.requests("PUT object", "/bucket/d/a")[0]["upstream_status"] >= 400, "it proves nothing"
+    assert set(all_keys(client, "bucket")) == {"d/", "d/a"}
+    assert client.get_object(Bucket="bucket", Key="d/a")["Body"].read() == b"file"
+    assert instance.conflicts() == 0
+
+
 def removed_folder(instance, proxy, client):
     """A mount without a folder in which a request that is held is to make an object."""
     instance.configure(late_requests="30s")

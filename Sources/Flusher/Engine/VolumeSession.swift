@@ -17,8 +17,9 @@ final class VolumeSession: Sendable {
         var transfers: [TransferID: Transfer] = [:]
         /// Those that a thread works on.
         var claimed: Set<TransferID> = []
-        /// The names that a thread changes at the remote.
-        var claimedPaths: Set<ObjectKey> = []
+        /// The names that a thread changes at the remote, and whether since then the work on a folder that one of them
+        /// is in, or on something in it, has ended.
+        var claimedPaths: [ObjectKey: Bool] = [:]
         /// When uploads that may be left at a key were last looked for, by the server's clock.
         var looks: [ObjectKey: Timestamp] = [:]
         /// Those whose last commit was refused in so many words, so that it cannot be carried out later.
@@ -149,8 +150,25 @@ final class VolumeSession: Sendable {
     ///
     /// Its row may be replaced by another while a request is under way, above all a deletion, which must not meet
     /// the object that the new row makes.
-    func claim(path: ObjectKey) -> Bool { state.withLock { $0.claimedPaths.insert(path).inserted } }
-    func release(path: ObjectKey) { state.withLock { _ = $0.claimedPaths.remove(path) } }
+    func claim(path: ObjectKey) -> Bool {
+        state.withLock { state in
+            guard state.claimedPaths[path] == nil else { return false }
+            state.claimedPaths[path] = false
+            return true
+        }
+    }
+
+    /// Whether work above or below a name has ended since it was claimed, which may have changed what is in its way.
+    func hasWayChanged(for path: ObjectKey) -> Bool { state.withLock { $0.claimedPaths[path] ?? false } }
+
+    func release(path: ObjectKey) {
+        state.withLock { state in
+            state.claimedPaths[path] = nil
+            for other in state.claimedPaths.keys where other.isInside(path) || path.isInside(other) {
+                state.claimedPaths[other] = true
+            }
+        }
+    }
 
     func lastLook(at key: ObjectKey) -> Timestamp? { state.withLock { $0.looks[key] } }
     func looked(at key: ObjectKey, _ time: Timestamp?) { state.withLock { $0.looks[key] = time } }

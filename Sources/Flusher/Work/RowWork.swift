@@ -31,22 +31,35 @@ struct RowWork {
             return .progress
         } catch {
             if case .changed = error { return .progress }
-            return .failed(
-                isObstructed(error) ? .later(1, "what is in its way at the remote is taken away first") : error
-            )
+            return .failed(error)
         }
     }
 
-    /// Whether the remote refuses a key for what a request that came late has put in its way: it is seen to.
-    private func isObstructed(_ failure: WorkFailure) -> Bool {
-        guard case .store(let cause) = failure, cause.isPathConflict else { return false }
-        return (try? session.journal.isClearing(around: job.path)) ?? false
+    /// A refusal of a key for what is in its way counts only where nobody sees to that, as is done with what a request
+    /// that came late has put there.
+    private func lookingAround<Value>(
+        _ path: ObjectKey,
+        _ body: () throws(WorkFailure) -> Value
+    ) throws(WorkFailure) -> Value {
+        do throws(WorkFailure) {
+            return try body()
+        } catch {
+            guard case .store(let cause) = error, cause.isPathConflict else { throw error }
+            // In this order: what is done with between the two was seen to while this waited for its answer.
+            let isSeenTo = (try? session.journal.isClearing(around: path)) ?? false
+            guard isSeenTo || session.hasWayChanged(for: path) else { throw error }
+            throw .later(1, "what is in its way at the remote is taken away first")
+        }
     }
 
     private func settle(_ node: JournalNode) throws(WorkFailure) {
         job.path = node.path
         guard session.claim(path: node.path) else { throw .blocked(nil, "an earlier change of it ends first") }
         defer { session.release(path: node.path) }
+        try lookingAround(node.path) { () throws(WorkFailure) in try settleClaimed(node) }
+    }
+
+    private func settleClaimed(_ node: JournalNode) throws(WorkFailure) {
         if let transfer = session.transfer(of: node), transfer.key != node.path {
             // Moved while it was being sent: what the remote has of it is not thrown away.
             return try finishElsewhere(transfer, node)
@@ -149,7 +162,7 @@ extension ObjectMetadata {
             modified: attributes.modified,
             device: attributes.isSpecial ? attributes.device : nil,
             extended: attributes.extended,
-            contentType: attributes.isDirectory ? "application/x-directory" : nil
+            contentType: attributes.isDirectory ? Self.folderType : nil
         )
     }
 
