@@ -27,18 +27,20 @@ extension Catalog {
     /// Takes in one page of a folder's listing (not recursive) and adds to its summary.
     ///
     /// Returns what is under its names now, a name that is on two pages once. What was committed or looked at since the
-    /// listing began stays. A name that is both file and folder is a folder.
+    /// listing began stays. A name that is both file and folder is a folder. The attributes of folders without a marker
+    /// need validation where they were last looked at before `refreshed`, as those of all that have one do.
     @discardableResult
     package func apply(
         _ page: ListingPage,
         of folder: ObjectKey,
         _ token: CatalogToken,
         at time: Timestamp,
+        refreshed: Timestamp? = nil,
         summary: inout ListingSummary
     ) throws(DatabaseError) -> [CatalogEntry] {
         let (taken, added) = try write { entries throws(DatabaseError) -> ([CatalogEntry], ListingSummary) in
             try entries.check(token)
-            var intake = try PageIntake(entries, folder, page, token, time)
+            var intake = try PageIntake(entries, folder, page, token, time, refreshed)
             var summary = summary
             var taken: [CatalogEntry] = []
             taken.reserveCapacity(page.entries.count + page.folders.count)
@@ -94,6 +96,7 @@ extension Catalog {
             entry.hasMarker = false
             entry.version = nil
             entry.metadata = nil
+            entry.needsValidation = false
             try entries.put(entry, stamp: own.stamp)
         }
     }
@@ -181,6 +184,7 @@ private struct PageIntake {
     private let id: Int64
     private let token: CatalogToken
     private let time: Timestamp
+    private let refreshed: Timestamp?
     /// Something is known already of names like those of the page: of a folder's first listing nothing is, and no file
     /// of it has to be looked for.
     private let isKnown: Bool
@@ -193,12 +197,14 @@ private struct PageIntake {
         _ folder: ObjectKey,
         _ page: ListingPage,
         _ token: CatalogToken,
-        _ time: Timestamp
+        _ time: Timestamp,
+        _ refreshed: Timestamp?
     ) throws(DatabaseError) {
         self.entries = entries
         self.folder = folder
         self.token = token
         self.time = time
+        self.refreshed = refreshed
         id = try entries.folder(folder)
         isKnown = try entries.knowsNames(around: page, in: folder, id)
         putting = try entries.putting()
@@ -239,6 +245,7 @@ private struct PageIntake {
         var entry = CatalogEntry(path: path, kind: .directory, checkedAt: time)
         if let old, old.entry.kind == .directory {
             entry = old.entry
+            if old.stamp < token.stamp, tellsNothing(of: entry) { entry.needsValidation = true }
             entry.checkedAt = time
         }
         try entries.put(entry, name, stamp: token.stamp, in: id, putting)
@@ -247,13 +254,27 @@ private struct PageIntake {
         return wasListedAsFile ? nil : entry
     }
 
+    /// Whether a folder's name, which was seen, leaves open what its attributes are by now.
+    ///
+    /// Where nobody has put a marker nobody is likely to, and folders of which only the names in them tell may be many.
+    private func tellsNothing(of entry: CatalogEntry) -> Bool {
+        switch entry.hasMarker {
+        case true?: entry.metadata != nil
+        case false?: refreshed.map { entry.checkedAt <= $0 } ?? false
+        case nil: false
+        }
+    }
+
     /// The folder's own marker was listed in it; metadata of another version of the marker no longer counts.
     func noteMarker(_ marker: ListingPage.Entry) throws(DatabaseError) {
         let old = try entries.entry(folder)
         if let old, old.stamp > token.stamp || old.entry.kind != .directory { return }
         var entry = old?.entry ?? CatalogEntry(path: folder, kind: .directory, checkedAt: time)
-        if entry.version?.isSame(as: marker.version) != true { entry.metadata = nil }
+        // One of the same bytes, which are none, was put with other attributes.
+        let isSame = entry.version?.isSame(as: marker.version) == true && !marker.version.isLater(than: entry.version)
+        if !isSame { entry.metadata = nil }
         entry.metadata = marker.metadata ?? entry.metadata
+        entry.needsValidation = false
         entry.version = marker.version
         entry.hasMarker = true
         // The stamp stays: being in its own listing says nothing of its place in its parent's.

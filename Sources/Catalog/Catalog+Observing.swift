@@ -113,13 +113,12 @@ extension Catalog {
         }
     }
 
-    /// Makes a path count as never looked at, and a folder as never listed, without forgetting it.
-    package func invalidate(_ path: ObjectKey) throws(DatabaseError) {
+    /// Has a folder asked whether its attributes are still what is known of them; until there is an answer these count.
+    package func requireValidation(of path: ObjectKey) throws(DatabaseError) {
         try write { entries throws(DatabaseError) in
-            try entries.connection.run("UPDATE folder SET listed_at = NULL WHERE path = ?", [.key(path)])
-            guard let old = try entries.entry(path) else { return }
+            guard let old = try entries.entry(path), old.entry.kind == .directory else { return }
             var entry = old.entry
-            entry.checkedAt = Timestamp(nanoseconds: 0)
+            entry.needsValidation = true
             try entries.put(entry, stamp: old.stamp)
         }
     }
@@ -132,6 +131,7 @@ extension Catalog {
             entry.metadata = nil
             entry.target = nil
             entry.hasMarker = nil
+            entry.needsValidation = false
             try entries.put(entry, stamp: old.stamp)
         }
     }

@@ -79,7 +79,7 @@ extension Catalog {
                 SELECT name FROM (
                     SELECT e.name, e.kind, e.has_metadata, e.has_marker FROM folder f JOIN entry e ON e.folder = f.id
                     WHERE f.path = ? AND e.name > ? ORDER BY e.name LIMIT ?
-                ) WHERE has_metadata = 0 AND (kind = 0 OR (kind = 1 AND has_marker IS NOT 0)) LIMIT ?
+                ) WHERE has_metadata & 2 OR (has_metadata = 0 AND (kind = 0 OR (kind = 1 AND has_marker IS NOT 0))) LIMIT ?
                 """,
                 [.key(folder), .key(name), .integer(Self.descriptionRange), .integer(Int64(limit))]
             ) { $0.key(0) }

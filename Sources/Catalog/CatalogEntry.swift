@@ -23,6 +23,9 @@ package struct CatalogEntry: Hashable, Sendable {
     package var target: ObjectKey?
     /// Whether a folder has a marker object; nil while unknown.
     package var hasMarker: Bool?
+    /// A folder's attributes may be of before its parent's newest listing, which has the name and tells nothing of its
+    /// marker: they are asked for again, and count until there is an answer.
+    package var needsValidation = false
     /// When the remote last confirmed it.
     package var checkedAt: Timestamp
     /// The journal generation whose upload made `version`, when we made it.

@@ -11,6 +11,10 @@ struct Entries {
     /// See ``Catalog/epoch``.
     let epoch: Int
 
+    /// The bits of the column `has_metadata`.
+    private static let isDescribed: Int64 = 1
+    private static let needsValidation: Int64 = 2
+
     private static let select = """
         SELECT f.path, e.name, e.kind, e.tag, e.size, e.changed, e.has_metadata, e.mode, e.uid, e.gid, e.modified,
             e.target, e.has_marker, e.checked_at, e.generation, e.stamp, e.earlier, e.device, e.xattr
@@ -72,7 +76,7 @@ struct Entries {
             row.add(Self.tag(version?.entityTag))
             row.add(version?.size)
             row.add(version?.lastModified?.nanoseconds)
-            row.add(metadata == nil ? 0 : 1)
+            row.add((metadata == nil ? 0 : Self.isDescribed) | (entry.needsValidation ? Self.needsValidation : 0))
             row.add(metadata?.mode.map { Int64($0) })
             row.add(metadata?.uid.map { Int64($0) })
             row.add(metadata?.gid.map { Int64($0) })
@@ -125,7 +129,7 @@ struct Entries {
     private static func decode(_ row: Row) -> Stamped {
         let kind = CatalogEntry.Kind(rawValue: row.integer(2)) ?? .absent
         var metadata: ObjectMetadata?
-        if row.bool(6) {
+        if row.integer(6) & isDescribed != 0 {
             metadata = ObjectMetadata(
                 mode: row.optionalInteger(7).map { UInt32(truncatingIfNeeded: $0) },
                 uid: row.optionalInteger(8).map { UInt32(truncatingIfNeeded: $0) },
@@ -148,6 +152,7 @@ struct Entries {
             checkedAt: row.time(13),
             committedGeneration: row.optionalInteger(14)
         )
+        entry.needsValidation = row.integer(6) & needsValidation != 0
         entry.earlierGenerations = row.optionalText(16)?.split(separator: ",").compactMap { Int64($0) } ?? []
         return (entry, row.integer(15))
     }

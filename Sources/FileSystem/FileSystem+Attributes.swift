@@ -45,8 +45,12 @@ extension FileSystem {
         let hasRow = try knowingName(of: inode) { () throws(FileError) -> Bool in
             guard let path = table.path(of: inode.number) else { return false }
             let presence = try presence(path)
-            if case .remote(_, nil) = presence { try view.describe(path) }
-            if case .row = presence { return true }
+            switch presence {
+            case .row: return true
+            case .absent: return false
+            case .remote(_, nil): try view.describe(path)
+            case .remote(let entry, _): try view.validateForChange(entry)
+            }
             return false
         }
         try learnAttributes(of: inode)

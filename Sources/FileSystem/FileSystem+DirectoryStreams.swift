@@ -105,7 +105,7 @@ extension FileSystem {
         for entry in entries {
             let name = entry.path.name
             if stream.rows.contains(name) { continue }
-            var presence = Presence.remote(entry, view.attributes(of: entry))
+            var presence = Presence.remote(entry, view.validAttributes(of: entry))
             if let row = rows[name] {
                 if row.isTombstone { continue }
                 presence = .row(row)
@@ -235,7 +235,7 @@ extension FileSystem {
                 guard let entry, entry.kind != .absent else {
                     return (try? presence(folder.appending(name))) ?? .absent
                 }
-                return .remote(entry, view.attributes(of: entry))
+                return .remote(entry, view.validAttributes(of: entry))
             }
         }
     }

@@ -35,16 +35,24 @@ extension FileSystem {
             if row == nil { try freshen(name, in: folder) }
         }
         // A HEAD may find a version newer than the listing's, which may change again: not for ever.
-        for _ in 0..<4 {
-            let inode = try knowing(folder, name) { () throws(FileError) in try known(parent, name) }
+        for attempt in 0..<4 {
+            let isFirst = attempt == 0
+            let inode = try knowing(folder, name) { () throws(FileError) in
+                try known(parent, name, validated: isFirst)
+            }
             if let inode { return inode }
-            try view.describe(path)
+            try isFirst ? view.validate(path) : view.describe(path)
         }
         throw .stale
     }
 
-    /// The inode under a name; nil when a HEAD is needed first.
-    private func known(_ parent: InodeNumber, _ name: ObjectKey) throws(FileError) -> Inode? {
+    /// The inode under a name; nil when a HEAD is needed first, which with `validated` it also is for attributes that
+    /// may have changed.
+    private func known(
+        _ parent: InodeNumber,
+        _ name: ObjectKey,
+        validated: Bool
+    ) throws(FileError) -> Inode? {
         try namespace.shared { () throws(FileError) -> Inode? in
             let path = try self.path(of: parent).appending(name)
             // Taken before the look: what changes during it is not known.
@@ -55,6 +63,7 @@ extension FileSystem {
                 if !isBuried { vacancy.withLock { $0 = circumstances } }
                 throw .noEntry
             }
+            if validated, case .remote(let entry, _) = presence, entry.needsValidation { return nil }
             return present(presence, parent, name, path)
         }
     }

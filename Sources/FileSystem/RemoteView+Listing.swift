@@ -148,7 +148,14 @@ struct ListingRun: Sendable {
         do throws(FileError) {
             return try translating {
                 if let page = try pages.next() {
-                    return try view.catalog.apply(page, of: folder, token, at: time, summary: &summary)
+                    return try view.catalog.apply(
+                        page,
+                        of: folder,
+                        token,
+                        at: time,
+                        refreshed: view.refreshed.withLock { $0 },
+                        summary: &summary
+                    )
                 }
                 try view.catalog.finishListing(of: folder, token, summary, at: time)
                 view.listings.note(folder, at: began, cost: monotonicSeconds() - began)

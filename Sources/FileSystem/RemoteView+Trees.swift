@@ -31,7 +31,8 @@ extension RemoteView {
             continuation = page.next
         } while continuation != nil
         try translating {
-            for (path, page) in tree.pages {
+            // A folder's own listing tells more of it than that of the folder it is in.
+            for (path, page) in tree.pages.sorted(by: { $0.key < $1.key }) {
                 var summary = ListingSummary()
                 try catalog.apply(page, of: path, token, at: time, summary: &summary)
                 try catalog.finishListing(of: path, token, summary, at: time)

@@ -84,6 +84,11 @@ final class RemoteView: Sendable {
         entry.metadata != nil || (entry.kind == .directory && entry.hasMarker == false)
     }
 
+    /// The attributes of an entry; nil when a HEAD has to tell them, or whether they are still the same.
+    func validAttributes(of entry: CatalogEntry) -> FileAttributes? {
+        entry.needsValidation ? nil : attributes(of: entry)
+    }
+
     /// The attributes of an entry with what is missing filled in; nil when a HEAD has to tell them first.
     func attributes(of entry: CatalogEntry) -> FileAttributes? {
         let isDirectory = entry.kind == .directory
@@ -183,9 +188,31 @@ final class RemoteView: Sendable {
         defer { inquiries.update { _ = $0.remove(path) } }
         // Another thread may have asked while this one waited.
         guard let entry = try translating({ try catalog.entry(path) }), entry.kind != .absent else { return }
-        guard !isDescribed(entry) else { return }
+        guard entry.needsValidation || !isDescribed(entry) else { return }
         prefetcher.missed(path)
         try entry.kind == .directory ? describeFolder(path) : describeFile(path)
+    }
+
+    /// Asks for attributes, or whether they are still what is known of them: that counts where nobody answers.
+    func validate(_ path: ObjectKey) throws(FileError) {
+        let isKnown = try translating { try catalog.entry(path)?.needsValidation ?? false }
+        do throws(FileError) {
+            try describe(path)
+        } catch {
+            guard isKnown, !error.isInterrupted else { throw error }
+            Log.info("mount", "showing \(path) as it was: \(error)")
+        }
+    }
+
+    /// The same before the attributes change, which all go to the remote then.
+    func validateForChange(_ entry: CatalogEntry) throws(FileError) {
+        guard entry.kind == .directory, isDescribed(entry) else { return }
+        let path = entry.path
+        if !entry.needsValidation, entry.hasMarker == false, !listings.isFresh(path, age: options.metadataAge) {
+            try translating { try catalog.requireValidation(of: path) }
+            return try validate(path)
+        }
+        if entry.needsValidation { try validate(path) }
     }
 
     func describeFile(_ path: ObjectKey) throws(FileError) {

@@ -253,18 +253,6 @@ import Testing
         #expect(try catalog.entry(key("d"))?.kind == .absent)
     }
 
-    @Test func invalidationKeepsWhatIsKnownButNotItsAge() throws {
-        defer { removeAll() }
-        try list("d", [page([("d/x", "1")])])
-        try catalog.invalidate(key("d"))
-        try catalog.invalidate(key("d/x"))
-        #expect(try catalog.folderState(key("d")) == nil)
-        #expect(try catalog.entry(key("d/x"))?.checkedAt == Timestamp(nanoseconds: 0))
-        #expect(try names("d") == ["d/x"])
-        try catalog.clear()
-        #expect(try names("d").isEmpty)
-    }
-
     @Test func aDamagedFileIsReplaced() throws {
         defer { removeAll() }
         let other = directory + "-damaged"

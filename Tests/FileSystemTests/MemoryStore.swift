@@ -12,6 +12,7 @@ final class MemoryStore: ObjectStore {
         var content: [UInt8]
         var metadata: ObjectMetadata
         var tag: Int
+        var modified = Timestamp(seconds: 1_000_000)
     }
 
     struct State {
@@ -46,6 +47,14 @@ final class MemoryStore: ObjectStore {
         }
     }
 
+    /// Another mode on the same bytes, as a copy of an object onto itself gives it.
+    func setMode(of key: String, _ mode: UInt32) {
+        state.update { state in
+            state.objects[ObjectKey(key)]?.metadata.mode = mode
+            state.objects[ObjectKey(key)]?.modified.nanoseconds += 1_000_000_000
+        }
+    }
+
     func version(of key: String) -> ObjectVersion? {
         state.inspect { $0.objects[ObjectKey(key)].map { Self.version($0) } }
     }
@@ -65,7 +74,7 @@ final class MemoryStore: ObjectStore {
         ObjectVersion(
             entityTag: EntityTag(opaque: "t\(object.tag)"),
             size: Int64(object.content.count),
-            lastModified: Timestamp(seconds: 1_000_000)
+            lastModified: object.modified
         )
     }
 
