@@ -27,8 +27,8 @@ extension Catalog {
     /// Takes in one page of a folder's listing (not recursive) and adds to its summary.
     ///
     /// Returns what is under its names now, a name that is on two pages once. What was committed or looked at since the
-    /// listing began stays. A name that is both file and folder is a folder. The attributes of folders without a marker
-    /// need validation where they were last looked at before `refreshed`, as those of all that have one do.
+    /// listing began stays. A name that is both file and folder is a folder. The attributes of folders whose
+    /// marker has a mode need validation then, those of others where they were last looked at before `refreshed`.
     @discardableResult
     package func apply(
         _ page: ListingPage,
@@ -226,10 +226,17 @@ private struct PageIntake {
             metadata: listed.metadata,
             checkedAt: time
         )
+        entry.hasOnlyAttributes = listed.metadata?.isOfAttributes ?? false
         if let old, old.entry.kind == .file, old.entry.version?.isSame(as: version) == true {
             entry = old.entry
             // The same bytes may have got other attributes by a copy onto themselves.
-            entry.metadata = listed.metadata ?? (version.isLater(than: old.entry.version) ? nil : entry.metadata)
+            let isLater = version.isLater(than: old.entry.version)
+            entry.metadata = listed.metadata ?? (isLater ? nil : entry.metadata)
+            if let metadata = listed.metadata {
+                entry.hasOnlyAttributes = metadata.isOfAttributes
+            } else if isLater {
+                entry.hasOnlyAttributes = false
+            }
             // A listing may know the time of an object that its upload's answer did not tell.
             entry.version = version
             entry.checkedAt = time
@@ -256,13 +263,12 @@ private struct PageIntake {
 
     /// Whether a folder's name, which was seen, leaves open what its attributes are by now.
     ///
-    /// Where nobody has put a marker nobody is likely to, and folders of which only the names in them tell may be many.
+    /// Where nobody has put a marker with a mode nobody is likely to, and folders of which only the names in them tell may
+    /// be many.
     private func tellsNothing(of entry: CatalogEntry) -> Bool {
-        switch entry.hasMarker {
-        case true?: entry.metadata != nil
-        case false?: refreshed.map { entry.checkedAt <= $0 } ?? false
-        case nil: false
-        }
+        if entry.metadata?.mode != nil { return true }
+        let isDescribed = entry.hasMarker == false || entry.metadata != nil
+        return isDescribed && refreshed.map { entry.checkedAt <= $0 } ?? false
     }
 
     /// The folder's own marker was listed in it; metadata of another version of the marker no longer counts.
@@ -273,8 +279,11 @@ private struct PageIntake {
         // One of the same bytes, which are none, was put with other attributes.
         let isSame = entry.version?.isSame(as: marker.version) == true && !marker.version.isLater(than: entry.version)
         if !isSame { entry.metadata = nil }
-        entry.metadata = marker.metadata ?? entry.metadata
-        entry.needsValidation = false
+        if let metadata = marker.metadata {
+            entry.metadata = metadata
+            entry.hasOnlyAttributes = metadata.isOfAttributes
+        }
+        if marker.metadata != nil || marker.version.lastModified != nil { entry.needsValidation = false }
         entry.version = marker.version
         entry.hasMarker = true
         // The stamp stays: being in its own listing says nothing of its place in its parent's.

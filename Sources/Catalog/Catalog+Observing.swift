@@ -42,6 +42,7 @@ extension Catalog {
         _ path: ObjectKey,
         version: ObjectVersion,
         metadata: ObjectMetadata?,
+        hasOnlyAttributes: Bool = false,
         target: ObjectKey? = nil,
         generation: Int64?,
         source: (path: ObjectKey, version: ObjectVersion)? = nil,
@@ -57,6 +58,7 @@ extension Catalog {
                 checkedAt: time,
                 committedGeneration: generation
             )
+            entry.hasOnlyAttributes = hasOnlyAttributes
             if let source, let old = try entries.entry(source.path)?.entry,
                 old.version?.isSame(as: source.version) == true
             {
@@ -72,10 +74,11 @@ extension Catalog {
         _ path: ObjectKey,
         version: ObjectVersion?,
         metadata: ObjectMetadata?,
+        hasOnlyAttributes: Bool = false,
         at time: Timestamp
     ) throws(DatabaseError) {
         try write { entries throws(DatabaseError) in
-            let entry = CatalogEntry(
+            var entry = CatalogEntry(
                 path: path,
                 kind: .directory,
                 version: version,
@@ -83,6 +86,7 @@ extension Catalog {
                 hasMarker: true,
                 checkedAt: time
             )
+            entry.hasOnlyAttributes = hasOnlyAttributes
             try entries.commit(entry)
         }
     }
@@ -206,7 +210,10 @@ extension Entries {
                 answer.earlierGenerations = known.earlierGenerations
             }
             answer.target = answer.target ?? known.target
-            answer.metadata = answer.metadata ?? known.metadata
+            if answer.metadata == nil {
+                answer.metadata = known.metadata
+                answer.hasOnlyAttributes = known.hasOnlyAttributes
+            }
         }
         try put(answer, stamp: token.stamp)
         return true

@@ -19,6 +19,8 @@ package struct CatalogEntry: Hashable, Sendable {
     package var version: ObjectVersion?
     /// Mode, owner and modification time as the object's metadata has them; nil until a HEAD told.
     package var metadata: ObjectMetadata?
+    /// Whether the object is known to have no metadata but those, so that new attributes leave nothing to be lost.
+    package var hasOnlyAttributes = false
     /// The text of a symbolic link, where it was read.
     package var target: ObjectKey?
     /// Whether a folder has a marker object; nil while unknown.
@@ -56,6 +58,12 @@ package struct CatalogEntry: Hashable, Sendable {
         self.hasMarker = hasMarker
         self.checkedAt = checkedAt
         self.committedGeneration = committedGeneration
+    }
+
+    /// What a HEAD told of an object.
+    package init(path: ObjectKey, kind: Kind = .file, _ status: ObjectStatus, checkedAt: Timestamp) {
+        self.init(path: path, kind: kind, version: status.version, metadata: status.metadata, checkedAt: checkedAt)
+        hasOnlyAttributes = status.metadata.isOfAttributes
     }
 }
 

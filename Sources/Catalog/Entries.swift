@@ -14,6 +14,7 @@ struct Entries {
     /// The bits of the column `has_metadata`.
     private static let isDescribed: Int64 = 1
     private static let needsValidation: Int64 = 2
+    private static let hasOnlyAttributes: Int64 = 4
 
     private static let select = """
         SELECT f.path, e.name, e.kind, e.tag, e.size, e.changed, e.has_metadata, e.mode, e.uid, e.gid, e.modified,
@@ -76,7 +77,7 @@ struct Entries {
             row.add(Self.tag(version?.entityTag))
             row.add(version?.size)
             row.add(version?.lastModified?.nanoseconds)
-            row.add((metadata == nil ? 0 : Self.isDescribed) | (entry.needsValidation ? Self.needsValidation : 0))
+            row.add(Self.knowledge(entry))
             row.add(metadata?.mode.map { Int64($0) })
             row.add(metadata?.uid.map { Int64($0) })
             row.add(metadata?.gid.map { Int64($0) })
@@ -153,8 +154,15 @@ struct Entries {
             committedGeneration: row.optionalInteger(14)
         )
         entry.needsValidation = row.integer(6) & needsValidation != 0
+        entry.hasOnlyAttributes = row.integer(6) & hasOnlyAttributes != 0
         entry.earlierGenerations = row.optionalText(16)?.split(separator: ",").compactMap { Int64($0) } ?? []
         return (entry, row.integer(15))
+    }
+
+    private static func knowledge(_ entry: CatalogEntry) -> Int64 {
+        guard entry.metadata != nil else { return entry.needsValidation ? needsValidation : 0 }
+        return isDescribed | (entry.needsValidation ? needsValidation : 0)
+            | (entry.hasOnlyAttributes ? hasOnlyAttributes : 0)
     }
 
     private static func list(_ generations: [Int64]) -> String? {

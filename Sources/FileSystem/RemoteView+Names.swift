@@ -47,9 +47,7 @@ extension RemoteView {
         let token = try translating { try catalog.token() }
         var entry = CatalogEntry(path: path, kind: .absent, checkedAt: .now())
         if let status = try head(path) {
-            entry.kind = .file
-            entry.version = status.version
-            entry.metadata = status.metadata
+            entry = CatalogEntry(path: path, status, checkedAt: entry.checkedAt)
         } else if let status = try head(ObjectKey(bytes: path.bytes + [UInt8(ascii: "/")])) {
             entry.kind = .directory
             entry.metadata = status.metadata

@@ -208,7 +208,7 @@ final class RemoteView: Sendable {
     func validateForChange(_ entry: CatalogEntry) throws(FileError) {
         guard entry.kind == .directory, isDescribed(entry) else { return }
         let path = entry.path
-        if !entry.needsValidation, entry.hasMarker == false, !listings.isFresh(path, age: options.metadataAge) {
+        if !entry.needsValidation, entry.metadata?.mode == nil, !listings.isFresh(path, age: options.metadataAge) {
             try translating { try catalog.requireValidation(of: path) }
             return try validate(path)
         }
@@ -223,28 +223,17 @@ final class RemoteView: Sendable {
                 try catalog.markAbsent(path, since: token, at: .now())
                 return
             }
-            let entry = CatalogEntry(
-                path: path,
-                kind: .file,
-                version: status.version,
-                metadata: status.metadata,
-                checkedAt: .now()
-            )
-            try answers.keep(entry, since: token)
+            try answers.keep(CatalogEntry(path: path, status, checkedAt: .now()), since: token)
         }
     }
 
     func describeFolder(_ path: ObjectKey) throws(FileError) {
         let token = try translating { try catalog.token() }
         let marker = try head(ObjectKey(bytes: path.bytes + [UInt8(ascii: "/")]))
-        let entry = CatalogEntry(
-            path: path,
-            kind: .directory,
-            version: marker?.version,
-            metadata: marker?.metadata,
-            hasMarker: marker != nil,
-            checkedAt: .now()
-        )
+        var entry =
+            marker.map { CatalogEntry(path: path, kind: .directory, $0, checkedAt: .now()) }
+            ?? CatalogEntry(path: path, kind: .directory, checkedAt: .now())
+        entry.hasMarker = marker != nil
         try translating { try answers.keep(entry, since: token) }
     }
 

@@ -14,6 +14,8 @@ package struct ObjectMetadata: Hashable, Sendable {
     package var device: UInt32?
     package var extended: ExtendedAttributes
     package var contentType: String?
+    /// What else is stored of the representation (RFC 9110, 8), and given out with it: lower-case names of fields.
+    package var representation: [String: String]
     /// Other user metadata, lower-case names without the `x-amz-meta-` prefix.
     package var other: [String: String]
 
@@ -25,6 +27,7 @@ package struct ObjectMetadata: Hashable, Sendable {
         device: UInt32? = nil,
         extended: ExtendedAttributes = .none,
         contentType: String? = nil,
+        representation: [String: String] = [:],
         other: [String: String] = [:]
     ) {
         self.mode = mode
@@ -34,7 +37,29 @@ package struct ObjectMetadata: Hashable, Sendable {
         self.device = device
         self.extended = extended
         self.contentType = contentType
+        self.representation = representation
         self.other = other
+    }
+
+    /// Whether there is nothing but what attributes of a file or folder become, as a HEAD has told.
+    package var isOfAttributes: Bool {
+        let isUsual = contentType.map { Self.untoldTypes.contains($0) || $0 == Self.folderType } ?? true
+        return isUsual && representation.isEmpty && other.isEmpty
+    }
+
+    /// The type that s3fs and other programs give a folder's object.
+    package static let folderType = "application/x-directory"
+
+    /// What servers tell of objects whose type nobody told them.
+    private static let untoldTypes: Set<String> = ["application/octet-stream", "binary/octet-stream"]
+
+    /// These attributes with everything else that an object has.
+    package func carrying(_ found: ObjectMetadata) -> ObjectMetadata {
+        var result = self
+        if let type = found.contentType, !Self.untoldTypes.contains(type) { result.contentType = type }
+        result.representation = found.representation
+        result.other = found.other
+        return result
     }
 }
 

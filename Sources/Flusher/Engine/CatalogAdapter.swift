@@ -18,6 +18,7 @@ struct CatalogAdapter: CatalogSink {
         _ path: ObjectKey,
         version: ObjectVersion,
         attributes: FileAttributes,
+        hasMore: Bool,
         target: ObjectKey?,
         generation: GenerationID?,
         source: (path: ObjectKey, version: ObjectVersion)?
@@ -27,6 +28,7 @@ struct CatalogAdapter: CatalogSink {
                 path,
                 version: version,
                 metadata: ObjectMetadata(attributes),
+                hasOnlyAttributes: !hasMore,
                 target: target,
                 generation: generation?.value,
                 source: source,
@@ -39,9 +41,15 @@ struct CatalogAdapter: CatalogSink {
         note(path) { () throws(DatabaseError) in try catalog.removed(path, at: .now()) }
     }
 
-    func committedDirectory(_ path: ObjectKey, attributes: FileAttributes) {
+    func committedDirectory(_ path: ObjectKey, attributes: FileAttributes, hasMore: Bool) {
         note(path) { () throws(DatabaseError) in
-            try catalog.committedDirectory(path, version: nil, metadata: ObjectMetadata(attributes), at: .now())
+            try catalog.committedDirectory(
+                path,
+                version: nil,
+                metadata: ObjectMetadata(attributes),
+                hasOnlyAttributes: !hasMore,
+                at: .now()
+            )
         }
     }
 
@@ -56,14 +64,7 @@ struct CatalogAdapter: CatalogSink {
                 _ = try catalog.markAbsent(path, since: token, at: .now())
                 return
             }
-            let entry = CatalogEntry(
-                path: path,
-                kind: .file,
-                version: status.version,
-                metadata: status.metadata,
-                checkedAt: .now()
-            )
-            _ = try catalog.store(entry, since: token)
+            _ = try catalog.store(CatalogEntry(path: path, status, checkedAt: .now()), since: token)
         }
     }
 

@@ -10,11 +10,12 @@ package import ObjectStore
 ///
 /// Failures are the sink's to bear: what the catalog does not know is asked of the remote again.
 package protocol CatalogSink: Sendable {
-    /// We made the object at `path`; `attributes` are those it was sent with.
+    /// We made the object at `path`; `attributes` are those it was sent with, `hasMore` whether other metadata may be too.
     func committed(
         _ path: ObjectKey,
         version: ObjectVersion,
         attributes: FileAttributes,
+        hasMore: Bool,
         target: ObjectKey?,
         generation: GenerationID?,
         source: (path: ObjectKey, version: ObjectVersion)?
@@ -22,7 +23,7 @@ package protocol CatalogSink: Sendable {
     /// We deleted the object at `path`.
     func removed(_ path: ObjectKey)
     /// We made or renewed the marker of the folder at `path`.
-    func committedDirectory(_ path: ObjectKey, attributes: FileAttributes)
+    func committedDirectory(_ path: ObjectKey, attributes: FileAttributes, hasMore: Bool)
     /// We deleted the marker of the folder at `path`.
     func removedDirectory(_ path: ObjectKey)
     /// A request showed what the remote has at `path`; nil: nothing.

@@ -219,12 +219,13 @@ private struct NoCatalog: CatalogSink {
         _ path: ObjectKey,
         version: ObjectVersion,
         attributes: FileAttributes,
+        hasMore: Bool,
         target: ObjectKey?,
         generation: GenerationID?,
         source: (path: ObjectKey, version: ObjectVersion)?
     ) {}
     func removed(_ path: ObjectKey) {}
-    func committedDirectory(_ path: ObjectKey, attributes: FileAttributes) {}
+    func committedDirectory(_ path: ObjectKey, attributes: FileAttributes, hasMore: Bool) {}
     func removedDirectory(_ path: ObjectKey) {}
     func found(_ path: ObjectKey, _ status: ObjectStatus?) {}
     func known(_ path: ObjectKey) -> CatalogEntry? { nil }

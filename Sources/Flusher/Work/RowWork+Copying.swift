@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 internal import Base
+internal import Catalog
 internal import Journal
 internal import ObjectStore
 
@@ -23,17 +24,18 @@ extension RowWork {
         } catch {
             throw .store(error)
         }
+        let metadata = try metadata(ofCopy: node, of: source)
         do throws(WorkFailure) {
             let version = try remote { (store) throws(StoreError) in
                 try store.copy(
                     source.key,
                     sourceVersion: source.version,
                     to: transfer.key,
-                    metadata: ObjectMetadata(node.attributes),
+                    metadata: metadata,
                     condition: condition(transfer.base)
                 )
             }
-            try finish(transfer, node, version)
+            try finish(transfer, node, version, hasMore: !metadata.isOfAttributes)
             return true
         } catch {
             guard case .store(let cause) = error else { throw error }
@@ -46,6 +48,20 @@ extension RowWork {
         }
     }
 
+    /// What is to be stored with an object whose content is that of another one, or stays: its attributes, and what else
+    /// that object has, such as its media type.
+    ///
+    /// The request could keep all of the source's metadata or none. What has to be asked for is only what is not known
+    /// to have nothing else.
+    func metadata(ofCopy node: JournalNode, of source: CopySource) throws(WorkFailure) -> ObjectMetadata {
+        let own = ObjectMetadata(node.attributes)
+        let known = session.catalog.known(source.key)
+        if let known, known.hasOnlyAttributes, known.version?.isSame(as: source.version) == true { return own }
+        // Of another version than is to be copied, nothing is: the request is refused.
+        guard let found = try status(of: source.key), found.version.isSame(as: source.version) else { return own }
+        return own.carrying(found.metadata)
+    }
+
     /// Whether the target already is our copy, made by a request whose answer was lost.
     private func recognise(_ transfer: Transfer, _ node: JournalNode, _ source: CopySource) throws(WorkFailure) -> Bool
     {
@@ -53,7 +69,7 @@ extension RowWork {
         guard let mark = transfer.expectedTag.flatMap({ CopyMark($0) }), let found = try status(of: transfer.key),
             isOurs(found, transfer, mark, source)
         else { return false }
-        try finish(transfer, node, found.version)
+        try finish(transfer, node, found.version, hasMore: true)
         return true
     }
 
@@ -70,7 +86,7 @@ extension RowWork {
         let target = try status(of: transfer.key)
         let mark = CopyMark(node.attributes, size: source.version.size)
         if let target, isOurs(target, transfer, mark, source) {
-            try finish(transfer, node, target.version)
+            try finish(transfer, node, target.version, hasMore: true)
             return true
         }
         if source.key == transfer.key {

@@ -115,7 +115,8 @@ extension RowWork {
         if isOneOfSeveral {
             hasAttributes = try status(of: transfer.key)?.metadata.shows(node.attributes) ?? true
         }
-        try finish(transfer, node, version, hasAttributes: hasAttributes)
+        let isCopy = node.generation?.wholeRemote != nil
+        try finish(transfer, node, version, hasAttributes: hasAttributes, hasMore: isCopy || !hasAttributes)
     }
 
     /// Notes that the content is at the remote: the catalog first, then the journal.
@@ -123,13 +124,15 @@ extension RowWork {
         _ transfer: Transfer,
         _ node: JournalNode,
         _ version: ObjectVersion,
-        hasAttributes: Bool = true
+        hasAttributes: Bool = true,
+        hasMore: Bool = false
     ) throws(WorkFailure) {
         carryCache(transfer, node, version)
         session.catalog.committed(
             transfer.key,
             version: version,
             attributes: node.attributes,
+            hasMore: hasMore,
             target: node.target,
             generation: transfer.generation,
             source: node.generation?.id == transfer.generation ? source(of: node) : nil

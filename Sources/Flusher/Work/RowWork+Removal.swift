@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 internal import Base
+internal import Catalog
 internal import Journal
 internal import ObjectStore
 internal import Platform
@@ -83,22 +84,38 @@ extension RowWork {
             throw .changed
         }
         let request = try note(row, row.path.marker, .write, tag: CopyMark(row.attributes, size: 0).text)
-        try putMarker(row, request)
-        session.catalog.committedDirectory(row.path, attributes: row.attributes)
+        let metadata = try markerMetadata(of: row)
+        try putMarker(row, request, metadata)
+        session.catalog.committedDirectory(
+            row.path,
+            attributes: row.attributes,
+            hasMore: !metadata.isOfAttributes
+        )
         _ = try journal { (journal) throws(JournalError) in try journal.completeDirectory(row, request: request) }
         settings.publish(.committed(volume: session.id, path: row.path))
+    }
+
+    /// What is to be stored with a folder's marker: its attributes, and what else the one that is there has.
+    private func markerMetadata(of row: JournalNode) throws(WorkFailure) -> ObjectMetadata {
+        let own = ObjectMetadata(row.attributes)
+        guard row.hasRemoteDirectory, session.catalog.known(row.path)?.hasOnlyAttributes != true else { return own }
+        return try status(of: row.path.marker).map { own.carrying($0.metadata) } ?? own
     }
 
     /// Puts a folder's marker.
     ///
     /// A remote that cannot keep one goes without, and shows the folder once it holds something.
-    private func putMarker(_ row: JournalNode, _ request: DoubtID) throws(WorkFailure) {
+    private func putMarker(
+        _ row: JournalNode,
+        _ request: DoubtID,
+        _ metadata: ObjectMetadata
+    ) throws(WorkFailure) {
         do throws(WorkFailure) {
             _ = try noted(request) { (store) throws(StoreError) in
                 try store.put(
                     row.path.marker,
                     body: .empty,
-                    metadata: ObjectMetadata(row.attributes),
+                    metadata: metadata,
                     condition: .none,
                     progress: nil,
                     cancellation: job.cancellation

@@ -87,13 +87,18 @@ extension RowWork {
         _ progress: TransferProgress,
         _ method: UploadMethods,
         _ source: UploadSource? = nil
-    ) -> UploadContext {
-        UploadContext(
+    ) throws(WorkFailure) -> UploadContext {
+        // What is too large to be copied at once is still the same content.
+        var metadata = ObjectMetadata(node.attributes)
+        if source != nil, let whole = node.generation?.wholeRemote {
+            metadata = try self.metadata(ofCopy: node, of: whole)
+        }
+        return UploadContext(
             store: store,
             key: transfer.key,
             content: content,
             source: source,
-            metadata: ObjectMetadata(node.attributes),
+            metadata: metadata,
             condition: condition(transfer.base),
             recorder: JournalRecorder(
                 session: session,

@@ -8,11 +8,16 @@ internal import ObjectStore
 /// File attributes as user metadata, in the form that s3fs and rclone share.
 enum S3Metadata {
     private static let prefix = "x-amz-meta-"
+    /// The system-defined metadata that users set (Amazon S3 User Guide, *Working with object metadata*), but for the type.
+    private static let representation: Set<String> = [
+        "cache-control", "content-disposition", "content-encoding", "content-language", "expires",
+    ]
 
     /// The fields that store `metadata` with an object.
     static func fields(_ metadata: ObjectMetadata) -> HTTPFields {
         var fields = HTTPFields()
         if let type = metadata.contentType { fields.append("Content-Type", type) }
+        for (name, value) in metadata.representation.sorted(by: { $0.key < $1.key }) { fields.append(name, value) }
         if let mode = metadata.mode { fields.append(prefix + "mode", String(mode)) }
         if let uid = metadata.uid { fields.append(prefix + "uid", String(uid)) }
         if let gid = metadata.gid { fields.append(prefix + "gid", String(gid)) }
@@ -31,8 +36,9 @@ enum S3Metadata {
         var mode: String?
         for field in fields.fields {
             let name = field.name.lowercased()
-            guard name.hasPrefix(prefix) else { continue }
             let value = trimmingOptionalWhitespace(field.value)
+            if representation.contains(name) { metadata.representation[name] = value }
+            guard name.hasPrefix(prefix) else { continue }
             switch name.dropFirst(prefix.utf8.count) {
             case "mode": mode = value
             case "uid": metadata.uid = UInt32(value)

@@ -35,7 +35,8 @@ extension S3Store {
             let response = try client.send(request, progress: progress, cancellation: cancellation)
             try checkTag(response.fields, md5: md5)
             guard let tag = response.fields.entityTag else { return try status(of: key, cancellation: nil).version }
-            return ObjectVersion(entityTag: tag, size: body.range.count)
+            // Nothing tells when it was stored, which was before the answer: what a listing has of later has other metadata.
+            return ObjectVersion(entityTag: tag, size: body.range.count, lastModified: response.fields.date)
         }
     }
 

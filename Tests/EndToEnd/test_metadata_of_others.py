@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the Moorage authors
+"""What other programs store with objects and no file system shows, and attributes that they change."""
+
+import os
+import stat
+import time
+
+import pytest
+
+from harness.processes import wait_until
+from harness.trees import write_file
+
+FIELDS = dict(
+    ContentType="text/html; charset=utf-8",
+    CacheControl="max-age=7",
+    ContentDisposition='attachment; filename="a.html"',
+    ContentEncoding="identity",
+    ContentLanguage="en",
+)
+USER = {"colour": "blue", "of-two-words": "value, with = signs"}
+
+
+@pytest.fixture(params=["listed", "asked for"])
+def told(request, proxy):
+    """How a server tells of metadata."""
+    if request.param == "asked for":
+        proxy.refuse_metadata()
+
+
+def put(client, key, **fields):
+    body = b"" if key.endswith("/") else b"content"
+    client.put_object(Bucket="bucket", Key=key, Body=body, Metadata=USER, **FIELDS, **fields)
+
+
+def check(client, key, **attributes):
+    head = client.head_object(Bucket="bucket", Key=key)
+    assert {name: head.get(name) for name in FIELDS} == FIELDS
+    found = head["Metadata"]
+    assert {name: found.get(name) for name in USER} == USER
+    assert {name: found.get(name) for name in attributes} == attributes
+
+
+def test_new_attributes_leave_it(instance, proxy, client, told):
+    put(client, "f")
+    expires = client.head_object(Bucket="bucket", Key="f").get("Expires")
+    mount = instance.mount("s3://bucket")
+    os.chmod(mount / "f", 0o600)
+    instance.flush()
+    check(client, "f", mode=str(stat.S_IFREG | 0o600))
+    # The second time it is known of a copy of our own.
+    os.setxattr(mount / "f", "user.x", b"1")
+    instance.flush()
+    check(client, "f", mode=str(stat.S_IFREG | 0o600))
+    assert "xattr" in client.head_object(Bucket="bucket", Key="f")["Metadata"]
+    assert client.head_object(Bucket="bucket", Key="f").get("Expires") == expires
+
+
+def test_new_attributes_leave_it_with_a_folder(instance, proxy, client, told):
+    put(client, "d/")
+    mount = instance.mount("s3://bucket")
+    for mode in (0o700, 0o711):
+        os.chmod(mount / "d", mode)
+        instance.flush()
+        check(client, "d/", mode=str(stat.S_IFDIR | mode))
+
+
+def test_it_moves_with_the_file(instance, proxy, client, told):
+    put(client, "d/f")
+    put(client, "d/e/g", Expires=1900000000)
+    mount = instance.mount("s3://bucket")
+    os.rename(mount / "d/f", mount / "d/h")
+    instance.flush()
+    os.rename(mount / "d", mount / "n")
+    instance.flush()
+    check(client, "n/h")
+    check(client, "n/e/g")
+    assert client.head_object(Bucket="bucket", Key="n/e/g")["Expires"].timestamp() == 1900000000
+
+
+def test_it_does_not_stay_with_other_content(instance, proxy, client, told):
+    put(client, "f")
+    mount = instance.mount("s3://bucket")
+    write_file(mount / "f", b"other")
+    instance.flush()
+    assert not set(USER) & set(client.head_object(Bucket="bucket", Key="f")["Metadata"])
+
+
+def test_what_has_none_is_not_asked_for_it(instance, proxy, client, told):
+    """New attributes of own files cost one request each."""
+    mount = instance.mount("s3://bucket")
+    names = [f"f{number}" for number in range(10)]
+    for name in names:
+        write_file(mount / name, b"content")
+    write_file(mount / "first", b"content")
+    instance.flush()
+    # What the server can do is tried with the first.
+    os.chmod(mount / "first", 0o600)
+    instance.flush()
+    proxy.zero()
+    for name in names:
+        os.chmod(mount / name, 0o600)
+    instance.flush()
+    assert [request["path"] for request in proxy.requests("HEAD object")] == []
+
+
+def set_mode(client, key, mode):
+    metadata = client.head_object(Bucket="bucket", Key=key)["Metadata"] | {"mode": str(mode)}
+    source = f"bucket/{key}"
+    client.copy_object(Bucket="bucket", Key=key, CopySource=source, Metadata=metadata, MetadataDirective="REPLACE")
+
+
+def mode_of(path):
+    return stat.S_IMODE(os.stat(path).st_mode)
+
+
+def test_a_mode_that_another_sets_after_our_upload_is_seen(instance, proxy, client, told):
+    """The bytes are the same, and nobody has looked at the object since it was sent."""
+    mount = instance.mount("s3://bucket", None, "metadata_age=1s", "kernel_age=0s")
+    write_file(mount / "f", b"content")
+    instance.flush()
+    # Servers tell times to the second.
+    time.sleep(1.1)
+    set_mode(client, "f", stat.S_IFREG | 0o600)
+    wait_until(lambda: mode_of(mount / "f") == 0o600, 10, "the mode that another set")
+    os.setxattr(mount / "f", "user.x", b"1")
+    instance.flush()
+    assert int(client.head_object(Bucket="bucket", Key="f")["Metadata"]["mode"]) == stat.S_IFREG | 0o600
+
+
+def test_a_mode_that_another_gives_a_folder_is_seen(instance, proxy, client, told):
+    """No listing but the folder's own tells of its marker."""
+    mount = instance.mount("s3://bucket", None, "metadata_age=1s", "kernel_age=0s")
+    os.makedirs(mount / "k/d")
+    instance.flush()
+    assert mode_of(mount / "k/d") == 0o755
+    set_mode(client, "k/d/", stat.S_IFDIR | 0o700)
+    wait_until(lambda: mode_of(mount / "k/d") == 0o700, 10, "the mode that another set")
+    os.setxattr(mount / "k/d", "user.x", b"1")
+    instance.flush()
+    assert int(client.head_object(Bucket="bucket", Key="k/d/")["Metadata"]["mode"]) == stat.S_IFDIR | 0o700
