@@ -80,12 +80,30 @@ extension FileSystem {
         // into it from then on, and the kernel need not ask for its name before it asks what is in it.
         if !view.hasLostCatalog, now < checkedAt + options.kernelAge { return true }
         guard let path = table.path(of: folder.number) else { return true }
-        let isStill = try translating { try journal.node(at: path)?.isLocalOnly ?? false }
+        let isStill = try translating {
+            // Somebody else may have put a name into it: a listing of the folder above then has this one's.
+            try journal.node(at: path)?.isLocalOnly == true && view.entry(path)?.kind != .directory
+        }
         folder.state.withLock { state in
             state.isLocalOnly = state.isLocalOnly && isStill
-            state.localOnlyCheckedAt = now
+            // A row may say so again, which is not to be believed without another look.
+            state.localOnlyCheckedAt = isStill ? now : -.infinity
         }
         return isStill
+    }
+
+    /// Brings what is known of the names in a folder up to date before it is removed as empty: what was made here may
+    /// have got some from others by now, as far as anybody answers.
+    func freshenForRemoval(_ folder: Inode, in parent: Inode) throws(FileError) {
+        if try isLocalOnly(folder) {
+            do throws(FileError) {
+                try freshen(parent)
+            } catch {
+                guard !error.isInterrupted else { throw error }
+            }
+            folder.state.withLock { $0.localOnlyCheckedAt = -.infinity }
+        }
+        try freshen(folder)
     }
 }
 

@@ -29,7 +29,7 @@ extension FileSystem {
         let inode = try find(parent, name)
         guard inode.kind == .directory else { throw .notDirectory }
         // Whether it is empty is for the remote to say, not for a listing of long ago.
-        try freshen(inode)
+        try freshenForRemoval(inode, in: folder)
         try knowing([parent, inode.number]) { knowledge throws(FileError) in
             try namespace.alone { () throws(FileError) in
                 let path = try path(of: parent).appending(name)

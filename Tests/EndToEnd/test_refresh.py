@@ -2,6 +2,7 @@
 # Copyright the Moorage authors
 """What others change at the remote shows at once when the mount is told to look, however long it may believe."""
 
+import errno
 import os
 import shutil
 import urllib.request
@@ -161,6 +162,38 @@ def test_a_folder_made_here_shows_what_others_put_in_it(instance, client):
         wait_until(lambda: exists(folder, "another"), what="the other name")
     finally:
         os.close(folder)
+
+
+def test_a_folder_made_here_and_not_sent_shows_what_others_put_in_it(instance, client):
+    """As soon as the listing of the folder that it is in has its name."""
+    instance.configure(metadata_age="1s", quiet_period="1h")
+    mount = instance.mount("s3://bucket")
+    os.makedirs(mount / "k/d/e")
+    client.put_object(Bucket="bucket", Key="k/d/theirs", Body=b"of others")
+    below = [(".", ["k"]), ("k", ["d"]), ("k/d", ["e", "theirs"])]
+    wait_until(lambda: all(sorted(os.listdir(mount / path)) == names for path, names in below), what="their name")
+    with open(mount / "k/d/theirs", "rb") as file:
+        assert file.read() == b"of others"
+    os.rmdir(mount / "k/d/e")
+    with pytest.raises(OSError) as failure:
+        os.rmdir(mount / "k/d")
+    assert failure.value.errno == errno.ENOTEMPTY
+    assert instance.pending_files() > 0, "it is sent: the test proves nothing"
+
+
+def test_a_folder_that_others_put_something_in_is_not_removed_as_empty(instance, proxy, client):
+    instance.configure(metadata_age="0s", quiet_period="1h")
+    mount = instance.mount("s3://bucket")
+    for name in ("d", "e"):
+        os.mkdir(mount / name)
+    client.put_object(Bucket="bucket", Key="d/theirs", Body=b"of others")
+    with pytest.raises(OSError) as failure:
+        os.rmdir(mount / "d")
+    assert failure.value.errno == errno.ENOTEMPTY
+    # Nobody is asked while nobody answers.
+    proxy.offline()
+    os.rmdir(mount / "e")
+    assert instance.pending_files() > 0, "it is sent: the test proves nothing"
 
 
 def exists(folder, name):
