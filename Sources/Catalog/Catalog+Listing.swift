@@ -28,14 +28,15 @@ extension Catalog {
     ///
     /// Returns what is under its names now, a name that is on two pages once. What was committed or looked at since the
     /// listing began stays. A name that is both file and folder is a folder. The attributes of folders whose
-    /// marker has a mode need validation then, those of others where they were last looked at before `refreshed`.
+    /// marker has a mode need validation then, those of others where they were last looked at before the time that
+    /// `refreshed` has for them.
     @discardableResult
     package func apply(
         _ page: ListingPage,
         of folder: ObjectKey,
         _ token: CatalogToken,
         at time: Timestamp,
-        refreshed: Timestamp? = nil,
+        refreshed: @escaping (ObjectKey) -> Timestamp? = { _ in nil },
         summary: inout ListingSummary
     ) throws(DatabaseError) -> [CatalogEntry] {
         let (taken, added) = try write { entries throws(DatabaseError) -> ([CatalogEntry], ListingSummary) in
@@ -184,7 +185,7 @@ private struct PageIntake {
     private let id: Int64
     private let token: CatalogToken
     private let time: Timestamp
-    private let refreshed: Timestamp?
+    private let refreshed: (ObjectKey) -> Timestamp?
     /// Something is known already of names like those of the page: of a folder's first listing nothing is, and no file
     /// of it has to be looked for.
     private let isKnown: Bool
@@ -198,7 +199,7 @@ private struct PageIntake {
         _ page: ListingPage,
         _ token: CatalogToken,
         _ time: Timestamp,
-        _ refreshed: Timestamp?
+        _ refreshed: @escaping (ObjectKey) -> Timestamp?
     ) throws(DatabaseError) {
         self.entries = entries
         self.folder = folder
@@ -226,17 +227,13 @@ private struct PageIntake {
             metadata: listed.metadata,
             checkedAt: time
         )
-        entry.hasOnlyAttributes = listed.metadata?.isOfAttributes ?? false
         if let old, old.entry.kind == .file, old.entry.version?.isSame(as: version) == true {
             entry = old.entry
             // The same bytes may have got other attributes by a copy onto themselves.
             let isLater = version.isLater(than: old.entry.version)
             entry.metadata = listed.metadata ?? (isLater ? nil : entry.metadata)
-            if let metadata = listed.metadata {
-                entry.hasOnlyAttributes = metadata.isOfAttributes
-            } else if isLater {
-                entry.hasOnlyAttributes = false
-            }
+            // Not every listing with metadata tells all of it.
+            if isLater || listed.metadata?.isOfAttributes == false { entry.hasOnlyAttributes = false }
             // A listing may know the time of an object that its upload's answer did not tell.
             entry.version = version
             entry.checkedAt = time
@@ -268,7 +265,7 @@ private struct PageIntake {
     private func tellsNothing(of entry: CatalogEntry) -> Bool {
         if entry.metadata?.mode != nil { return true }
         let isDescribed = entry.hasMarker == false || entry.metadata != nil
-        return isDescribed && refreshed.map { entry.checkedAt <= $0 } ?? false
+        return isDescribed && refreshed(entry.path).map { entry.checkedAt <= $0 } ?? false
     }
 
     /// The folder's own marker was listed in it; metadata of another version of the marker no longer counts.
@@ -279,10 +276,10 @@ private struct PageIntake {
         // One of the same bytes, which are none, was put with other attributes.
         let isSame = entry.version?.isSame(as: marker.version) == true && !marker.version.isLater(than: entry.version)
         if !isSame { entry.metadata = nil }
-        if let metadata = marker.metadata {
-            entry.metadata = metadata
-            entry.hasOnlyAttributes = metadata.isOfAttributes
-        }
+        entry.metadata = marker.metadata ?? entry.metadata
+        // Of our own marker the version is not known before.
+        let isAnother = entry.version != nil && !isSame
+        if isAnother || marker.metadata?.isOfAttributes == false { entry.hasOnlyAttributes = false }
         if marker.metadata != nil || marker.version.lastModified != nil { entry.needsValidation = false }
         entry.version = marker.version
         entry.hasMarker = true

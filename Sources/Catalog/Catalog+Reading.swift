@@ -103,6 +103,15 @@ extension Catalog {
         }
     }
 
+    /// Whether a folder was listed completely, and has no more names than a limit.
+    package func isListed(_ path: ObjectKey, atMost limit: Int) throws(DatabaseError) -> Bool {
+        try read { entries throws(DatabaseError) in
+            guard try entries.isListed(path) else { return false }
+            let sql = "SELECT 1 FROM folder f JOIN entry e ON e.folder = f.id WHERE f.path = ? LIMIT 1 OFFSET ?"
+            return try !entries.connection.exists(sql, [.key(path), .integer(Int64(limit))])
+        }
+    }
+
     /// What is known of a folder's listing; nil: it was never listed completely.
     package func folderState(_ path: ObjectKey) throws(DatabaseError) -> FolderState? {
         try read { entries throws(DatabaseError) in

@@ -3,6 +3,7 @@
 
 internal import Base
 internal import Platform
+internal import Synchronization
 
 /// The names of a folder since the last rewind, growing as they are read or listed.
 ///
@@ -59,6 +60,10 @@ final class DirectoryStream: Sendable {
     /// into its caller's buffer.
     private static let ahead = 8192
     private static let behind = 2048
+
+    /// No other stream has it.
+    let serial = DirectoryStream.count.add(1, ordering: .relaxed).newValue
+    private static let count = Atomic<Int>(0)
 
     init(_ path: ObjectKey, rows: Set<ObjectKey>, ground: ListingGround, source: Source) {
         self.path = path

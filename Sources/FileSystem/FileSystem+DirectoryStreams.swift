@@ -44,6 +44,7 @@ extension FileSystem {
             follow(run, into: stream)
             return stream
         } catch {
+            if try isAllOfWhatIsKnown(stream.path, error) { return stream }
             throw error.isRefusalToList ? .notListed : error
         }
     }
@@ -113,7 +114,7 @@ extension FileSystem {
             if case .remote(_, nil) = presence { isUnknown = true }
             items.append(.init(name: name, type: Self.type(presence), presence: presence))
         }
-        if isUnknown { view.prefetcher.expect(in: stream.path) }
+        if isUnknown { view.prefetcher.expect(in: stream.path, for: stream.serial) }
         return items
     }
 

@@ -92,6 +92,21 @@ extension FileSystem {
         return isStill
     }
 
+    /// Asks what others have in a folder; of one made here, where nobody answers, what is in it from here is all.
+    func orAsMadeHere(_ path: ObjectKey, _ body: () throws(FileError) -> Void) throws(FileError) {
+        do throws(FileError) {
+            try body()
+        } catch {
+            guard try isAllOfWhatIsKnown(path, error) else { throw error }
+        }
+    }
+
+    /// Whether a folder that could not be listed is one of which nothing is at the remote but what others put there.
+    func isAllOfWhatIsKnown(_ path: ObjectKey, _ error: FileError) throws(FileError) -> Bool {
+        guard case .unreachable = error else { return false }
+        return try translating { try isLocalOnly(path) }
+    }
+
     /// Brings what is known of the names in a folder up to date before it is removed as empty: what was made here may
     /// have got some from others by now, as far as anybody answers.
     func freshenForRemoval(_ folder: Inode, in parent: Inode) throws(FileError) {

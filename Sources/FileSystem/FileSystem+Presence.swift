@@ -118,13 +118,15 @@ extension FileSystem {
     /// Brings what is known of a folder's names up to date, where the remote has a say.
     func freshen(_ folder: Inode) throws(FileError) {
         if try isLocalOnly(folder) { return }
-        try view.freshen(path(of: folder.number))
+        let path = try path(of: folder.number)
+        try orAsMadeHere(path) { () throws(FileError) in try view.freshen(path) }
     }
 
     /// Brings what is known of one name in a folder up to date.
     func freshen(_ name: ObjectKey, in folder: Inode) throws(FileError) {
         if try isLocalOnly(folder) { return }
-        try view.freshen(name, in: path(of: folder.number))
+        let path = try path(of: folder.number)
+        try orAsMadeHere(path) { () throws(FileError) in try view.freshen(name, in: path) }
     }
 
     /// Runs what looks for names in a folder, and once more after a listing when too little is known of it: the

@@ -29,14 +29,34 @@ extension FileSystem {
     }
 }
 
+/// A path that was to be asked again with all below it.
+struct RefreshedPath {
+    let path: ObjectKey
+    let time: Timestamp
+}
+
 extension RemoteView {
     /// Forgets how young the listings of a folder, of those below it and of the one that it is in are.
     ///
     /// What remotes that do not list told of single names is forgotten of all: it costs one question a name.
     func forgetAges(at path: ObjectKey) {
-        refreshed.withLock { $0 = .now() }
+        let now = Timestamp.now()
+        refreshed.withLock { $0 = now }
+        refreshedPaths.withLock { paths in
+            paths.removeAll { $0.path.isInside(path) }
+            // Of so many at once all is to be asked again.
+            if paths.count >= Self.refreshedLimit { paths = [RefreshedPath(path: .root, time: now)] }
+            paths.append(RefreshedPath(path: path, time: now))
+        }
         remote.store.forgetAges()
         listings.forgetAll(at: path)
+    }
+
+    private static let refreshedLimit = 64
+
+    /// When a path, or a folder that it is in, was to be asked again last.
+    func refreshTime(of path: ObjectKey) -> Timestamp? {
+        refreshedPaths.withLock { paths in paths.filter { path.isInside($0.path) }.map(\.time).max() }
     }
 
     /// Whether something was known before everything was to be asked again.

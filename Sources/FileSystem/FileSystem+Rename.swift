@@ -107,12 +107,19 @@ extension FileSystem {
         }
     }
 
+    /// Learns all that the remote has below a folder, where it has anything.
+    private func learnTree(_ folder: Inode, at path: ObjectKey) throws(FileError) {
+        if try isLocalOnly(folder) { return }
+        try orAsMadeHere(path) { () throws(FileError) in try view.learnTree(path) }
+    }
+
     private func moveFolder(_ source: Inode, _ move: Move) throws(FileError) {
-        if let target = try? find(move.newParent, move.newName), target.kind == .directory { try freshen(target) }
+        if let target = try? find(move.newParent, move.newName), target.kind == .directory {
+            try freshenForRemoval(target, in: folder(move.newParent))
+        }
         // Everything below moves with it, so everything below must be known.
         let oldPath = try path(of: source.number)
-        let isLocalOnly = source.state.withLock { $0.isLocalOnly }
-        if !isLocalOnly { try view.learnTree(oldPath) }
+        try learnTree(source, at: oldPath)
         try namespace.alone { () throws(FileError) in
             let (old, new) = try paths(move, isFolder: true)
             guard old == oldPath, case .directory = try presence(old).kind else { throw .noEntry }
@@ -218,7 +225,7 @@ extension FileSystem {
         let old = try (path(of: mine.number), path(of: other.number))
         // Everything below moves with them, so everything below must be known.
         for (inode, path) in [(mine, old.0), (other, old.1)] where inode.kind == .directory {
-            if !inode.state.withLock({ $0.isLocalOnly }) { try view.learnTree(path) }
+            try learnTree(inode, at: path)
         }
         try namespace.alone { () throws(FileError) in
             let first = try path(of: move.parent).appending(move.name)

@@ -12,6 +12,8 @@ internal import Platform
 final class Prefetcher: Sendable {
     private struct Folder {
         let path: ObjectKey
+        /// Who reads it: to another one it is a folder of which nothing is queued yet.
+        let reader: Int
         /// The names queued last.
         var batch: Batch?
         /// The last name outside it that had to be asked for.
@@ -69,11 +71,12 @@ final class Prefetcher: Sendable {
         _ = state.wait(timeout: 10) { $0.running == 0 ? true : nil }
     }
 
-    /// A folder is read that has names which need asking.
-    func expect(in folder: ObjectKey) {
+    /// A folder is read that has names which need asking, some of them again perhaps.
+    func expect(in folder: ObjectKey, for reader: Int) {
         state.inspect { state in
-            guard !state.folders.contains(where: { $0.path == folder }) else { return }
-            state.folders.append(Folder(path: folder))
+            guard !state.folders.contains(where: { $0.path == folder && $0.reader == reader }) else { return }
+            state.folders.removeAll { $0.path == folder }
+            state.folders.append(Folder(path: folder, reader: reader))
             if state.folders.count > Self.maximumFolders { state.folders.removeFirst() }
         }
     }

@@ -153,7 +153,7 @@ struct ListingRun: Sendable {
                         of: folder,
                         token,
                         at: time,
-                        refreshed: view.refreshed.withLock { $0 },
+                        refreshed: view.refreshTime,
                         summary: &summary
                     )
                 }

@@ -24,9 +24,13 @@ final class RemoteView: Sendable {
     private let startedAt = Timestamp.now()
     /// When everything was to be asked again last.
     let refreshed = Lock<Timestamp?>(nil)
+    /// What was to be asked again last, with all below it.
+    let refreshedPaths = Lock<[RefreshedPath]>([])
     let listings = Listings()
     /// Paths whose attributes are being asked for, so that each is asked for once.
     private let inquiries = Monitor<Set<ObjectKey>>([])
+    /// In monotonic seconds.
+    private let validationsPauseUntil = Lock(0.0)
     let prefetcher: Prefetcher
     private let answers: AnswerKeeper
 
@@ -188,9 +192,40 @@ final class RemoteView: Sendable {
         defer { inquiries.update { _ = $0.remove(path) } }
         // Another thread may have asked while this one waited.
         guard let entry = try translating({ try catalog.entry(path) }), entry.kind != .absent else { return }
-        guard entry.needsValidation || !isDescribed(entry) else { return }
+        let isKnown = isDescribed(entry)
+        guard entry.needsValidation || !isKnown else { return }
+        if isKnown, monotonicSeconds() < validationsPauseUntil.withLock({ $0 }) { return }
         prefetcher.missed(path)
-        try entry.kind == .directory ? describeFolder(path) : describeFile(path)
+        do throws(FileError) {
+            try entry.kind == .directory ? ask(entry) : describeFile(path)
+        } catch {
+            if case .remote = error, isKnown {
+                // Of a remote in trouble each of many folders would wait for all attempts of its own.
+                validationsPauseUntil.withLock { $0 = monotonicSeconds() + Self.validationPause }
+            }
+            throw error
+        }
+    }
+
+    /// How long nothing known is validated after that failed, in seconds.
+    private static let validationPause = 10.0
+    /// How many names a folder may have that is listed for its attributes.
+    private static let smallFolder = 1000
+
+    /// Asks for the attributes of a folder: by its own listing where it was listed before, which tells of its marker and
+    /// is most often asked for next.
+    private func ask(_ entry: CatalogEntry) throws(FileError) {
+        let path = entry.path
+        let isListed = try translating { try catalog.isListed(path, atMost: Self.smallFolder) }
+        if entry.needsValidation, isListed, options.metadataAge > 0, entry.metadata?.mode != nil,
+            !listings.isFresh(path, age: options.metadataAge)
+        {
+            try freshen(path)
+            guard let now = try translating({ try catalog.entry(path) }), now.kind == .directory,
+                now.needsValidation || !isDescribed(now)
+            else { return }
+        }
+        try describeFolder(path)
     }
 
     /// Asks for attributes, or whether they are still what is known of them: that counts where nobody answers.

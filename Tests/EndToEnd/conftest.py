@@ -32,9 +32,14 @@ from harness.settings import BINARY, PROXY  # noqa: E402
 
 # What takes longest, most of it first: begun last, one of them would keep a run that has nothing else left.
 LONG = (
-    "test_a_mount_is_what_the_model_says", "test_the_flusher_lives_as_systemd_wants", "test_ten_thousand_small_files",
-    "test_no_read_mixes_versions",
-    "test_a_second_rsync_transfers_nothing", "test_fio_finds_every_block_as_it_wrote_it",
+    "test_a_mount_is_what_the_model_says", "test_a_second_rsync_transfers_nothing", "test_attempts_get_fewer",
+    "test_ten_thousand_small_files", "test_the_flusher_lives_as_systemd_wants",
+    "test_volumes_of_a_server_that_fails_ask_once_for_all", "test_a_foreground_program_keeps_its_rate",
+    "test_no_read_mixes_versions", "test_what_has_time_waits_for_a_busy_and_hot_machine",
+    "test_reading_ahead_and_pins_spare_a_network_that_costs", "test_on_a_slow_line_bytes_stop_in_time_too",
+    "test_a_gibibyte_is_edited_and_appended_to_for_few_bytes", "test_volumes_with_one_server_ask_once_for_all",
+    "test_a_window_that_closes_stops_what_is_under_way", "test_a_timetable_switches_by_the_clock_on_the_wall",
+    "test_fio_finds_every_block_as_it_wrote_it",
     "test_cuts_and_kills_during_a_big_upload_cost_little", "test_a_kill_while_the_object_is_put_together_loses_nothing",
     "test_attributes_come_with_the_listing", "test_stress_ng_finds_what_is_expected",
     "test_bonnie_makes_finds_and_removes_its_files", "test_killed_at_any_step", "test_a_head_that_never_ends_is_cut",

@@ -2,8 +2,12 @@
 # Copyright the Moorage authors
 """What other programs store with objects and no file system shows, and attributes that they change."""
 
+import glob
 import os
+import sqlite3
 import stat
+import subprocess
+import threading
 import time
 
 import pytest
@@ -86,13 +90,18 @@ def test_it_does_not_stay_with_other_content(instance, proxy, client, told):
     assert not set(USER) & set(client.head_object(Bucket="bucket", Key="f")["Metadata"])
 
 
+def asked_for(proxy, text=None):
+    return [request["path"] for request in proxy.requests("HEAD object", text)]
+
+
 def test_what_has_none_is_not_asked_for_it(instance, proxy, client, told):
-    """New attributes of own files cost one request each."""
+    """New attributes of own files and folders cost one request each."""
     mount = instance.mount("s3://bucket")
     names = [f"f{number}" for number in range(10)]
     for name in names:
         write_file(mount / name, b"content")
     write_file(mount / "first", b"content")
+    os.mkdir(mount / "first folder")
     instance.flush()
     # What the server can do is tried with the first.
     os.chmod(mount / "first", 0o600)
@@ -100,8 +109,103 @@ def test_what_has_none_is_not_asked_for_it(instance, proxy, client, told):
     proxy.zero()
     for name in names:
         os.chmod(mount / name, 0o600)
+        os.mkdir(mount / f"{name} folder")
+        write_file(mount / f"{name} folder/g", b"content")
     instance.flush()
-    assert [request["path"] for request in proxy.requests("HEAD object")] == []
+    for name in names:
+        os.chmod(mount / f"{name} folder", 0o700)
+    instance.flush()
+    assert asked_for(proxy) == []
+
+
+def test_walking_through_own_folders_costs_their_listings_alone(instance, proxy, client, told):
+    mount = instance.mount("s3://bucket", None, "metadata_age=1s", "kernel_age=0s")
+    for number in range(10):
+        os.makedirs(mount / f"k/{number}/e")
+    instance.flush()
+    for number in range(5):
+        # Markers of our own are asked for once, where listings tell nothing of them.
+        if number == 2:
+            proxy.zero()
+        subprocess.run(["find", mount.path, "-ls"], check=True, capture_output=True)
+        time.sleep(1.1)
+    subprocess.run(["chmod", "-R", "g-w", mount / "k"], check=True)
+    instance.flush()
+    assert proxy.requests("GET list"), "nothing was asked for: the test proves nothing"
+    assert asked_for(proxy) == []
+
+
+def test_many_folders_are_asked_for_at_once_each_time(instance, proxy, client, told):
+    mode = {"mode": str(stat.S_IFDIR | 0o750)}
+    for number in range(40):
+        client.put_object(Bucket="bucket", Key=f"k/folder{number}/", Body=b"", Metadata=mode)
+    mount = instance.mount("s3://bucket", None, "metadata_age=1s", "kernel_age=0s")
+    for _ in range(3):
+        held = proxy.rule("hold", method="HEAD", path="/bucket/k/folder", times="all")
+        listing = threading.Thread(target=subprocess.run, args=(["ls", "-l", mount / "k"],))
+        listing.start()
+        # One after another there would never be two.
+        held.wait(8)
+        held.release()
+        held.remove()
+        listing.join()
+        time.sleep(1.1)
+
+
+def test_asking_in_vain_leaves_no_request_in_doubt(instance, proxy, client):
+    """Nothing was sent that might be carried out later, so nothing waits for that."""
+    put(client, "f")
+    put(client, "d/")
+    mount = instance.mount("s3://bucket", None, "metadata_age=1h")
+    assert {mode_of(mount / name) for name in ("f", "d")} == {0o644, 0o755}
+    rules = [proxy.rule("respond", method="HEAD", path=f"/bucket/{key}", status=403) for key in ("f", "d/")]
+    for name in ("f", "d"):
+        os.chmod(mount / name, 0o700)
+    for rule in rules:
+        rule.wait()
+    instance.flush()
+    (journal,) = glob.glob(os.path.join(instance.directory("state"), "volumes/*/journal.sqlite"))
+    with sqlite3.connect(f"file:{journal}?mode=ro", uri=True) as database:
+        assert database.execute("SELECT key FROM doubt").fetchall() == []
+    check(client, "f", mode=str(stat.S_IFREG | 0o700))
+    check(client, "d/", mode=str(stat.S_IFDIR | 0o700))
+
+
+def test_what_another_added_to_a_folder_meanwhile_is_not_lost(instance, proxy, client):
+    """Its listing is known to be younger than its attributes, when the network goes."""
+    mount = instance.mount("s3://bucket", None, "metadata_age=1s", "kernel_age=0s")
+    os.mkdir(mount / "d")
+    instance.flush()
+    assert mode_of(mount / "d") == 0o755
+    time.sleep(1.1)
+    put(client, "d/")
+    assert os.listdir(mount.path) == ["d"]
+    proxy.offline()
+    os.chmod(mount / "d", 0o700)
+    proxy.online()
+    instance.flush()
+    check(client, "d/", mode=str(stat.S_IFDIR | 0o700))
+
+
+def test_a_server_without_copy_is_sent_it_again(instance, proxy, client, told):
+    put(client, "f")
+    body = "<Error><Code>NotImplemented</Code></Error>"
+    proxy.rule("respond", method="PUT", field="x-amz-copy-source", times="all", status=501, body=body)
+    mount = instance.mount("s3://bucket")
+    os.chmod(mount / "f", 0o600)
+    instance.flush()
+    check(client, "f", mode=str(stat.S_IFREG | 0o600))
+
+
+def test_attributes_come_first_where_there_is_no_room_for_both(instance, proxy, client):
+    for key in ("f", "d/"):
+        client.put_object(Bucket="bucket", Key=key, Body=b"", Metadata={"large": "x" * 8130})
+    mount = instance.mount("s3://bucket")
+    for name in ("f", "d"):
+        os.chmod(mount / name, 0o700)
+    instance.flush()
+    for key in ("f", "d/"):
+        assert int(client.head_object(Bucket="bucket", Key=key)["Metadata"]["mode"]) & 0o7777 == 0o700
 
 
 def set_mode(client, key, mode):

@@ -5,6 +5,7 @@
 import errno
 import os
 import shutil
+import time
 import urllib.request
 
 import pytest
@@ -194,6 +195,47 @@ def test_a_folder_that_others_put_something_in_is_not_removed_as_empty(instance,
     proxy.offline()
     os.rmdir(mount / "e")
     assert instance.pending_files() > 0, "it is sent: the test proves nothing"
+
+
+def test_a_folder_made_here_moves_with_what_others_put_in_it(instance, client):
+    instance.configure(metadata_age="1s", quiet_period="1h")
+    mount = instance.mount("s3://bucket")
+    for name in ("d", "e", "src"):
+        os.mkdir(mount / name)
+        write_file(mount / f"{name}/mine", b"content")
+    client.put_object(Bucket="bucket", Key="d/theirs", Body=b"of others")
+    wait_until(lambda: sorted(os.listdir(mount.path)) == ["d", "e", "src"] and "theirs" in os.listdir(mount / "d"))
+    os.rename(mount / "d", mount / "n")
+    assert sorted(os.listdir(mount / "n")) == ["mine", "theirs"]
+    os.unlink(mount / "e/mine")
+    client.put_object(Bucket="bucket", Key="e/theirs", Body=b"of others")
+    time.sleep(1.1)
+    with pytest.raises(OSError) as failure:
+        os.rename(mount / "src", mount / "e")
+    assert failure.value.errno == errno.ENOTEMPTY
+
+
+def test_a_folder_made_here_stays_usable_when_the_network_goes_again(instance, proxy, client):
+    """Although it is known that others have put something into it, which nobody tells of now."""
+    instance.configure(metadata_age="1s", quiet_period="1h")
+    mount = instance.mount("s3://bucket")
+    assert os.listdir(mount.path) == []
+    proxy.offline()
+    time.sleep(1.1)
+    os.mkdir(mount / "d")
+    write_file(mount / "d/mine", b"content")
+    client.put_object(Bucket="bucket", Key="d/theirs", Body=b"of others")
+    proxy.zero()
+    proxy.online()
+    wait_until(lambda: os.listdir(mount.path) and proxy.requests("GET list"), what="a listing with the folder's name")
+    proxy.offline()
+    time.sleep(1.1)
+    assert "mine" in os.listdir(mount / "d")
+    assert not os.path.lexists(mount / "d/none")
+    os.mkdir(mount / "d/sub")
+    os.rename(mount / "d/mine", mount / "d/yours")
+    os.unlink(mount / "d/yours")
+    assert not os.path.lexists(mount / "d/yours")
 
 
 def exists(folder, name):

@@ -247,7 +247,7 @@ import Testing
         prefetcher.missed(all[0])
         // Nobody read the folder.
         #expect(asked.wait(timeout: 0.1) { $0.isEmpty ? nil : true } == nil)
-        prefetcher.expect(in: ObjectKey("d"))
+        prefetcher.expect(in: ObjectKey("d"), for: 1)
         var misses = 0
         for (index, path) in all.enumerated() {
             let (count, isKnown) = asked.inspect { ($0.count, $0.contains(path)) }
@@ -267,7 +267,7 @@ import Testing
         let prefetcher = Prefetcher { _, name, limit in Array(all.filter { $0 > name }.prefix(limit)) }
         try prefetcher.start { _ in asked.update { $0 += 1 } }
         defer { prefetcher.stop() }
-        prefetcher.expect(in: .root)
+        prefetcher.expect(in: .root, for: 1)
         for index in [5, 9_000, 17_000, 3_000, 12_000] { prefetcher.missed(all[index]) }
         #expect(asked.wait(timeout: 10) { $0 == Prefetcher.batchSize ? true : nil } == true)
         #expect(asked.wait(timeout: 0.1) { $0 > Prefetcher.batchSize ? true : nil } == nil)

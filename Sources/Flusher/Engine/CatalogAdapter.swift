@@ -45,6 +45,7 @@ struct CatalogAdapter: CatalogSink {
         note(path) { () throws(DatabaseError) in
             try catalog.committedDirectory(
                 path,
+                // Markers put within a second look alike: one of ours is not believed for its tag and time.
                 version: nil,
                 metadata: ObjectMetadata(attributes),
                 hasOnlyAttributes: !hasMore,

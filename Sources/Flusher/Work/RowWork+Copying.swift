@@ -5,6 +5,7 @@ internal import Base
 internal import Catalog
 internal import Journal
 internal import ObjectStore
+internal import Platform
 
 extension RowWork {
     typealias CopySource = (key: ObjectKey, version: ObjectVersion)
@@ -17,6 +18,8 @@ extension RowWork {
         if case .version(let version) = transfer.base {
             try awaitReaders(of: transfer.key, version, as: .replacement)
         }
+        // Before the request is noted: where asking fails, nothing is in doubt.
+        let metadata = try metadata(ofCopy: node, of: source)
         let mark = CopyMark(node.attributes, size: source.version.size)
         let recorder = JournalRecorder(session: session, transfer: transfer.id, method: .copy)
         do throws(StoreError) {
@@ -24,16 +27,17 @@ extension RowWork {
         } catch {
             throw .store(error)
         }
-        let metadata = try metadata(ofCopy: node, of: source)
         do throws(WorkFailure) {
             let version = try remote { (store) throws(StoreError) in
-                try store.copy(
-                    source.key,
-                    sourceVersion: source.version,
-                    to: transfer.key,
-                    metadata: metadata,
-                    condition: condition(transfer.base)
-                )
+                try sending(metadata, of: node) { metadata throws(StoreError) in
+                    try store.copy(
+                        source.key,
+                        sourceVersion: source.version,
+                        to: transfer.key,
+                        metadata: metadata,
+                        condition: condition(transfer.base)
+                    )
+                }
             }
             try finish(transfer, node, version, hasMore: !metadata.isOfAttributes)
             return true
@@ -56,10 +60,30 @@ extension RowWork {
     func metadata(ofCopy node: JournalNode, of source: CopySource) throws(WorkFailure) -> ObjectMetadata {
         let own = ObjectMetadata(node.attributes)
         let known = session.catalog.known(source.key)
-        if let known, known.hasOnlyAttributes, known.version?.isSame(as: source.version) == true { return own }
+        if let known, known.isKnownToHaveOnlyAttributes, known.version?.isSame(as: source.version) == true {
+            return own
+        }
         // Of another version than is to be copied, nothing is: the request is refused.
         guard let found = try status(of: source.key), found.version.isSame(as: source.version) else { return own }
         return own.carrying(found.metadata)
+    }
+
+    /// Sends metadata; without what others stored where both together are more than the server takes.
+    func sending<Value>(
+        _ metadata: ObjectMetadata,
+        of node: JournalNode,
+        _ body: (ObjectMetadata) throws(StoreError) -> Value
+    ) throws(StoreError) -> Value {
+        do throws(StoreError) {
+            return try body(metadata)
+        } catch {
+            guard error.code == "MetadataTooLarge", !metadata.isOfAttributes else { throw error }
+            Log.warning(
+                "flusher",
+                "\(node.path): there is no room for other metadata of its object beside its attributes"
+            )
+            return try body(ObjectMetadata(node.attributes))
+        }
     }
 
     /// Whether the target already is our copy, made by a request whose answer was lost.
@@ -146,5 +170,17 @@ extension RowWork {
         case (.version(let known), let found?): known.isSame(as: found)
         default: false
         }
+    }
+}
+
+extension CatalogEntry {
+    /// How long it is believed that nobody has added to an object's metadata, in seconds.
+    private static let patience = 60.0
+
+    /// Whether a look a short time ago, or our own upload, left nothing to be kept but the attributes.
+    var isKnownToHaveOnlyAttributes: Bool {
+        let now = Timestamp.now()
+        return hasOnlyAttributes && !needsValidation && checkedAt <= now
+            && now < checkedAt.advanced(bySeconds: Self.patience)
     }
 }

@@ -80,11 +80,13 @@ extension RowWork {
             try awaitReaders(of: node.path, version, as: .replacement)
             guard try deleteObject(node, version) else { return }
         }
+        let found = try markerMetadata(of: node)
         guard let row = try journal({ (journal) throws(JournalError) in try journal.beginDirectory(node.id) }) else {
             throw .changed
         }
+        let own = ObjectMetadata(row.attributes)
+        let metadata = found.map { own.carrying($0) } ?? own
         let request = try note(row, row.path.marker, .write, tag: CopyMark(row.attributes, size: 0).text)
-        let metadata = try markerMetadata(of: row)
         try putMarker(row, request, metadata)
         session.catalog.committedDirectory(
             row.path,
@@ -95,11 +97,12 @@ extension RowWork {
         settings.publish(.committed(volume: session.id, path: row.path))
     }
 
-    /// What is to be stored with a folder's marker: its attributes, and what else the one that is there has.
-    private func markerMetadata(of row: JournalNode) throws(WorkFailure) -> ObjectMetadata {
-        let own = ObjectMetadata(row.attributes)
-        guard row.hasRemoteDirectory, session.catalog.known(row.path)?.hasOnlyAttributes != true else { return own }
-        return try status(of: row.path.marker).map { own.carrying($0.metadata) } ?? own
+    /// The metadata of a folder's marker, where there is one that may have more than attributes.
+    private func markerMetadata(of node: JournalNode) throws(WorkFailure) -> ObjectMetadata? {
+        guard let known = session.catalog.known(node.path), known.kind == .directory, known.hasMarker == true,
+            !known.isKnownToHaveOnlyAttributes
+        else { return nil }
+        return try status(of: node.path.marker)?.metadata
     }
 
     /// Puts a folder's marker.
@@ -112,14 +115,16 @@ extension RowWork {
     ) throws(WorkFailure) {
         do throws(WorkFailure) {
             _ = try noted(request) { (store) throws(StoreError) in
-                try store.put(
-                    row.path.marker,
-                    body: .empty,
-                    metadata: metadata,
-                    condition: .none,
-                    progress: nil,
-                    cancellation: job.cancellation
-                )
+                try sending(metadata, of: row) { metadata throws(StoreError) in
+                    try store.put(
+                        row.path.marker,
+                        body: .empty,
+                        metadata: metadata,
+                        condition: .none,
+                        progress: nil,
+                        cancellation: job.cancellation
+                    )
+                }
             }
         } catch {
             guard case .store(let cause) = error, cause.cause == .unsupported else { throw error }

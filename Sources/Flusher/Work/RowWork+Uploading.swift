@@ -88,9 +88,9 @@ extension RowWork {
         _ method: UploadMethods,
         _ source: UploadSource? = nil
     ) throws(WorkFailure) -> UploadContext {
-        // What is too large to be copied at once is still the same content.
+        // What is not copied at once, or at all, is still the same content.
         var metadata = ObjectMetadata(node.attributes)
-        if source != nil, let whole = node.generation?.wholeRemote {
+        if let whole = node.generation?.wholeRemote {
             metadata = try self.metadata(ofCopy: node, of: whole)
         }
         return UploadContext(

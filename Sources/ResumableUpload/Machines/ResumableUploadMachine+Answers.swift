@@ -181,7 +181,7 @@ extension ResumableUploadMachine {
         guard piece.upper == intent.size, let tag = answer.fields["ETag"].flatMap({ EntityTag(fieldValue: $0) }) else {
             return take(.verify)
         }
-        return end(.done(ObjectVersion(entityTag: tag, size: intent.size)))
+        return end(.done(ObjectVersion(entityTag: tag, size: intent.size, lastModified: answer.fields.date)))
     }
 
     mutating func judged(_ found: ObjectVersion?, _ tag: String?) -> Action {
