@@ -175,11 +175,13 @@ final class RemoteView: Sendable {
     }
 
     /// A folder was made where the remote had nothing: it needs no listing while its parent's is believed.
+    ///
+    /// Where that is of before, as nobody answers, so is this: what is made in it shows also when nobody answers later.
     func noteNew(_ folder: ObjectKey, isParentLocal: Bool) {
-        guard isParentLocal || listings.isReal(folder.parent) else { return }
+        let isKnown = isParentLocal || listings.isReal(folder.parent)
         do {
-            try catalog.noteEmpty(folder, at: .now())
-            listings.note(folder, at: monotonicSeconds(), cost: 0)
+            try catalog.noteEmpty(folder, at: isKnown ? .now() : Timestamp(nanoseconds: 0))
+            if isKnown { listings.note(folder, at: monotonicSeconds(), cost: 0) }
         } catch {
             Log.info("mount", "\(error)")
         }
@@ -215,17 +217,20 @@ final class RemoteView: Sendable {
     /// Asks for the attributes of a folder: by its own listing where it was listed before, which tells of its marker and
     /// is most often asked for next.
     private func ask(_ entry: CatalogEntry) throws(FileError) {
-        let path = entry.path
-        let isListed = try translating { try catalog.isListed(path, atMost: Self.smallFolder) }
-        if entry.needsValidation, isListed, options.metadataAge > 0, entry.metadata?.mode != nil,
-            !listings.isFresh(path, age: options.metadataAge)
+        if entry.needsValidation, entry.metadata?.mode != nil, options.metadataAge > 0, try isToldByListing(entry.path)
         {
-            try freshen(path)
-            guard let now = try translating({ try catalog.entry(path) }), now.kind == .directory,
-                now.needsValidation || !isDescribed(now)
-            else { return }
+            return
         }
-        try describeFolder(path)
+        try describeFolder(entry.path)
+    }
+
+    /// Whether a folder's own listing, one of a short time ago or a new one, says that its attributes are the same.
+    private func isToldByListing(_ path: ObjectKey) throws(FileError) -> Bool {
+        if listings.isFresh(path, age: options.metadataAge) { return true }
+        guard try translating({ try catalog.isListed(path, atMost: Self.smallFolder) }) else { return false }
+        try freshen(path)
+        guard let now = try translating({ try catalog.entry(path) }), now.kind == .directory else { return true }
+        return !now.needsValidation && isDescribed(now)
     }
 
     /// Asks for attributes, or whether they are still what is known of them: that counts where nobody answers.

@@ -218,3 +218,23 @@ def test_a_file_that_waits_here_can_be_changed_in_a_folder_that_was_never_listed
     found = client.get_object(Bucket="bucket", Key="new/file")
     assert found["Body"].read() == b"CONTENT" and found["Metadata"]["mode"] == str(0o100600)
     assert sorted(all_keys(client, "bucket")) == ["new/", "new/file"]
+
+
+def test_a_folder_made_while_away_is_known_when_it_is_away_again(known, proxy, client, instance):
+    """It was sent meanwhile, and never listed."""
+    proxy.offline()
+    time.sleep(1.1)
+    os.mkdir(known / "made")
+    write_file(known / "made/mine", b"content")
+    proxy.online()
+    instance.flush()
+    proxy.offline()
+    time.sleep(1.1)
+    assert os.listdir(known / "made") == ["mine"]
+    write_file(known / "made/more", b"content")
+    os.rename(known / "made/mine", known / "made/yours")
+    assert not os.path.lexists(known / "made/mine")
+    client.put_object(Bucket="bucket", Key="made/theirs", Body=b"of others")
+    proxy.online()
+    instance.flush()
+    wait_until(lambda: sorted(os.listdir(known / "made")) == ["more", "theirs", "yours"], 30, "all names")
