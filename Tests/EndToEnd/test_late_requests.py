@@ -28,6 +28,17 @@ def verified(instance):
     wait_until(lambda: instance.pending_files() == 0, 60, "the doubt to end")
 
 
+def removed_file(instance, proxy, name):
+    """A mount without a file, which a request that is held is to make."""
+    instance.configure(late_requests="30s")
+    mount = instance.mount("s3://bucket")
+    held = detained(proxy, "PUT", lambda: write_file(mount / name, b"content"), path=f"/bucket/{name}")
+    instance.kill_flusher()
+    os.unlink(mount / name)
+    instance.flush()
+    return mount, held
+
+
 def test_a_file_deleted_after_a_kill_does_not_come_back(instance, proxy, client):
     instance.configure(late_requests="15s")
     mount = instance.mount("s3://bucket")
@@ -88,12 +99,7 @@ def mode_of(client, key):
 
 def test_attributes_are_sent_where_the_same_bytes_come_with_others(instance, proxy, client):
     """The object is there when the file is to be made, with its bytes: by an earlier request, not by ours."""
-    instance.configure(late_requests="15s")
-    mount = instance.mount("s3://bucket")
-    held = detained(proxy, "PUT", lambda: write_file(mount / "a", b"content"), path="/bucket/a")
-    instance.kill_flusher()
-    os.unlink(mount / "a")
-    instance.flush()
+    mount, held = removed_file(instance, proxy, "a")
     second = proxy.rule("hold", method="PUT", path="/bucket/a")
     with os.fdopen(os.open(mount / "a", os.O_CREAT | os.O_WRONLY, 0o600), "wb") as file:
         file.write(b"content")
@@ -155,12 +161,7 @@ def test_a_file_takes_the_place_of_a_folder_that_something_comes_back_into(insta
 
 def test_what_was_in_the_way_may_be_gone_when_the_refusal_is_heard(instance, proxy, client):
     """A file in a new folder meets an object of the folder's name, which is taken away before the answer is there."""
-    instance.configure(late_requests="30s")
-    mount = instance.mount("s3://bucket")
-    late = detained(proxy, "PUT", lambda: write_file(mount / "d", b"content"), path="/bucket/d")
-    instance.kill_flusher()
-    os.unlink(mount / "d")
-    instance.flush()
+    mount, late = removed_file(instance, proxy, "d")
     look = proxy.rule("hold", method="HEAD", path="/bucket/d")
     refusal = proxy.rule("hold-response", method="PUT", path="/bucket/d/a")
     late.release()

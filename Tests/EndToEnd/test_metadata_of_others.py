@@ -14,6 +14,7 @@ import pytest
 
 from harness.processes import wait_until
 from harness.trees import write_file
+from test_late_requests import detained, verified
 
 FIELDS = dict(
     ContentType="text/html; charset=utf-8",
@@ -185,6 +186,48 @@ def test_what_another_added_to_a_folder_meanwhile_is_not_lost(instance, proxy, c
     proxy.online()
     instance.flush()
     check(client, "d/", mode=str(stat.S_IFDIR | 0o700))
+
+
+@pytest.mark.parametrize("key", ["f", "d/"])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_kill_while_it_is_sent_loses_nothing_of_it(instance, proxy, client, key, is_late):
+    """The request is carried out before the next flusher looks, or after it has sent its own."""
+    instance.configure(late_requests="15s")
+    put(client, key)
+    mount = instance.mount("s3://bucket")
+    path = mount / key.rstrip("/")
+    kind = stat.S_IFMT(os.stat(path).st_mode)
+    held = detained(proxy, "PUT", lambda: os.chmod(path, 0o700), path=f"/bucket/{key}")
+    instance.kill_flusher()
+    if not is_late:
+        held.release()
+    instance.run("uploads", "now", check=False)
+    instance.flush()
+    if is_late:
+        held.release()
+    verified(instance)
+    check(client, key, mode=str(kind | 0o700))
+    os.chmod(path, 0o711)
+    instance.flush()
+    check(client, key, mode=str(kind | 0o711))
+    assert instance.conflicts() == 0
+
+
+@pytest.mark.parametrize("key", ["f", "d/"])
+def test_a_kill_while_it_is_asked_for_loses_nothing_of_it(instance, proxy, client, key):
+    put(client, key)
+    mount = instance.mount("s3://bucket")
+    path = mount / key.rstrip("/")
+    kind = stat.S_IFMT(os.stat(path).st_mode)
+    held = proxy.rule("hold", method="HEAD", path=f"/bucket/{key}")
+    os.chmod(path, 0o700)
+    held.wait()
+    instance.kill_flusher()
+    held.release()
+    instance.run("uploads", "now", check=False)
+    instance.flush()
+    check(client, key, mode=str(kind | 0o700))
+    assert instance.conflicts() == 0
 
 
 def test_a_server_without_copy_is_sent_it_again(instance, proxy, client, told):
