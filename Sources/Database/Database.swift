@@ -226,8 +226,25 @@ package final class Database: @unchecked Sendable {
         try connection.script("PRAGMA mmap_size=0; PRAGMA cache_size=-\(options.cacheSize); PRAGMA foreign_keys=OFF")
         try connection.script("PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA temp_store=MEMORY")
         guard !options.isReadOnly else { return }
-        try connection.script("PRAGMA journal_mode=WAL; PRAGMA journal_size_limit=16777216")
+        try switchToWAL(connection, options)
+        try connection.script("PRAGMA journal_size_limit=16777216")
         try connection.script(options.durability.pragma)
+    }
+
+    /// Puts the file into WAL mode, tried again while others are about to.
+    ///
+    /// Of two that switch a new file at once SQLite refuses one without asking the busy handler: both hold a lock that
+    /// the other one waits for.
+    private static func switchToWAL(_ connection: Connection, _ options: Options) throws(DatabaseError) {
+        let end = monotonicSeconds() + Double(options.busyTimeout) / 1000
+        while true {
+            do throws(DatabaseError) {
+                return try connection.script("PRAGMA journal_mode=WAL")
+            } catch {
+                guard error.kind == .busy, monotonicSeconds() < end else { throw error }
+                usleep(1000)
+            }
+        }
     }
 
     /// Creates the file with mode 0600, whatever the umask, before SQLite would with its own.

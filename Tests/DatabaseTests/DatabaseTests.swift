@@ -44,6 +44,31 @@ import Testing
         )
     }
 
+    /// The mount and the flusher may both be the first to open the journal of a new volume.
+    @Test func allThatOpenANewFileAtOnceGetIt() throws {
+        defer { removeAll() }
+        let failures = Monitor<[String]>([])
+        let schema = schema
+        for round in 0..<100 {
+            let path = "\(directory)/\(round).sqlite"
+            let start = Monitor(0)
+            for _ in 0..<4 {
+                try Thread.detached(name: "opener") {
+                    start.update { $0 += 1 }
+                    _ = start.wait(timeout: 20) { $0 >= 4 ? true : nil }
+                    do throws(DatabaseError) {
+                        _ = try Database(path: path, migrations: schema)
+                    } catch {
+                        failures.update { $0.append("\(error)") }
+                    }
+                    start.update { $0 += 1 }
+                }
+            }
+            _ = start.wait(timeout: 60) { $0 == 8 ? true : nil }
+        }
+        #expect(failures.inspect { $0 } == [])
+    }
+
     @Test func aStatementRunsManyTimesWithParametersOfItsOwn() throws {
         defer { removeAll() }
         let database = try Database(path: path, migrations: ["CREATE TABLE t (a, b UNIQUE, c)"])
