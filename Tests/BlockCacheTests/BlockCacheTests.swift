@@ -7,6 +7,7 @@ import Glibc
 import ObjectStore
 import Platform
 import Synchronization
+import TestSupport
 import Testing
 
 @Suite struct BlockCacheTests {
@@ -44,7 +45,7 @@ import Testing
     @Test func randomReadsMatchWhateverTheirOrder() throws {
         let seed = UInt64.random(in: 0...UInt64.max)
         print("seed \(seed)")
-        var random = SeededGenerator(seed)
+        var random = SeededGenerator(seed: seed)
         let source = FakeSource()
         let reader = cache(source).reader(of: key, version: version(5_000_000))
         for _ in 0..<60 {
@@ -379,22 +380,5 @@ import Testing
         cache.maintain()
         #expect(try reader.bytes(ByteRange(0, 100_000)) == expectedBytes(ByteRange(0, 100_000)))
         #expect(try folder.files().count == 1)
-    }
-}
-
-/// SplitMix64: small, and the same everywhere.
-struct SeededGenerator: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(_ seed: UInt64) {
-        state = seed
-    }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var value = state
-        value = (value ^ (value >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        value = (value ^ (value >> 27)) &* 0x94D0_49BB_1331_11EB
-        return value ^ (value >> 31)
     }
 }

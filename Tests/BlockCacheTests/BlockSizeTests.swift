@@ -7,6 +7,7 @@ import Glibc
 import ObjectStore
 import Platform
 import Synchronization
+import TestSupport
 import Testing
 
 /// Caches with blocks of different lengths on one folder.
@@ -49,7 +50,7 @@ import Testing
     @Test func readersInTurnFetchNothingTwice() throws {
         let seed = UInt64.random(in: 0...UInt64.max)
         print("seed \(seed)")
-        var random = SeededGenerator(seed)
+        var random = SeededGenerator(seed: seed)
         let source = FakeSource()
         let caches = Self.sizes.map { cache($0, source) }
         for _ in 0..<200 {

@@ -5,6 +5,7 @@ import Base
 import BlockCache
 import Glibc
 import Platform
+import TestSupport
 import Testing
 
 @Suite struct EvictionTests {
@@ -61,7 +62,7 @@ import Testing
         print("seed \(seed)")
         var hits: [Int] = []
         for isPlain in [true, false] {
-            var random = SeededGenerator(seed)
+            var random = SeededGenerator(seed: seed)
             var model = Model(capacity: 300, isPlain: isPlain)
             for _ in 0..<8_000 {
                 // About a Zipf distribution of 5,000 files.

@@ -3,6 +3,7 @@
 
 import Base
 import BlockCache
+import TestSupport
 import Testing
 
 @Suite struct ReadPlannerTests {
@@ -53,7 +54,7 @@ import Testing
 
     @Test func noReadsWhateverMakeAPlanOutsideTheObject() {
         let seed = UInt64.random(in: 0 ... .max)
-        var random = SeededGenerator(seed)
+        var random = SeededGenerator(seed: seed)
         for _ in 0..<300 {
             var planner = ReadPlanner()
             let size = Int64.random(in: 1...256 << 20, using: &random)

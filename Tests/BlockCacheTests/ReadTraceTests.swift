@@ -3,6 +3,7 @@
 
 import Base
 import BlockCache
+import TestSupport
 import Testing
 
 /// Plays reads against a planner and a remote of a certain latency and bandwidth, all in numbers.
@@ -145,7 +146,7 @@ private struct Simulation {
     @Test func randomReadsFetchTheirBlocks() {
         let seed = UInt64.random(in: 0...UInt64.max)
         print("trace random 4 KiB: seed \(seed)")
-        var random = SeededGenerator(seed)
+        var random = SeededGenerator(seed: seed)
         let reads = (0..<2000).map { _ in
             let block = Int64.random(in: 0..<(1 << 18), using: &random)
             return Simulation.Read(range: ByteRange(offset: block << 12, count: 4096), work: 0)

@@ -5,6 +5,7 @@ import Base
 import Glibc
 import ObjectStore
 import Platform
+import TestSupport
 import Testing
 
 @testable import BlockCache
@@ -92,7 +93,7 @@ import Testing
     @Test func whatComesInPiecesOfAnyLengthIsInTheFile() throws {
         let seed = UInt64.random(in: 0...UInt64.max)
         print("seed \(seed)")
-        var random = SeededGenerator(seed)
+        var random = SeededGenerator(seed: seed)
         for round in 0..<20 {
             let source = SteppedSource()
             let size = Int64.random(in: 1...(1 << 20), using: &random)

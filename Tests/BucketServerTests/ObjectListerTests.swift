@@ -3,6 +3,7 @@
 
 import Base
 import Platform
+import TestSupport
 import Testing
 
 @testable import BucketServer

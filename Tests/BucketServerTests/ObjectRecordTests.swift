@@ -4,6 +4,7 @@
 import Base
 import Digests
 import HTTPWire
+import TestSupport
 import Testing
 
 @testable import BucketServer

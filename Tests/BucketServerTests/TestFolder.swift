@@ -41,28 +41,6 @@ final class TestFolder {
     }
 }
 
-/// A repeatable generator (SplitMix64); a test prints its seed.
-struct SeededGenerator: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(seed: UInt64) { state = seed }
-
-    /// A generator whose seed is printed.
-    static func random(_ test: String) -> SeededGenerator {
-        let seed = UInt64.random(in: 0...UInt64.max)
-        print("\(test): seed \(seed)")
-        return SeededGenerator(seed: seed)
-    }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var value = state
-        value = (value ^ (value >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        value = (value ^ (value >> 27)) &* 0x94D0_49BB_1331_11EB
-        return value ^ (value >> 31)
-    }
-}
-
 extension BucketStorage {
     /// Stores content under a key, with a tag of its own.
     @discardableResult

@@ -7,6 +7,7 @@ import Glibc
 import Journal
 import ObjectStore
 import Platform
+import TestSupport
 import Testing
 
 @Suite struct ContentTests {
@@ -181,7 +182,7 @@ import Testing
         let volume = try Volume()
         let seed = UInt64.random(in: 0...UInt64.max)
         print("seed \(seed)")
-        var random = SplitMix(seed)
+        var random = SeededGenerator(seed: seed)
         for round in 0..<40 {
             let size = 200_000
             let (old, new) = (UInt8(truncatingIfNeeded: round * 2 + 1), UInt8(truncatingIfNeeded: round * 2 + 2))
@@ -340,21 +341,5 @@ import Testing
         volume.store.setUnreachable(false)
         volume.files.remoteBecameReachable()
         #expect(try volume.content("a") == big)
-    }
-}
-
-struct SplitMix: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(_ seed: UInt64) {
-        state = seed
-    }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var value = state
-        value = (value ^ (value >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        value = (value ^ (value >> 27)) &* 0x94D0_49BB_1331_11EB
-        return value ^ (value >> 31)
     }
 }

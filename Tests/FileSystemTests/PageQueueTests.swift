@@ -3,6 +3,7 @@
 
 import Base
 import ObjectStore
+import TestSupport
 import Testing
 
 @testable import FileSystem
@@ -99,7 +100,7 @@ import Testing
     /// Whatever is foretold, and in whatever order answers come: every page once, in order, and few at a time.
     @Test(arguments: 0..<200 as Range<UInt64>)
     func pagesComeInOrder(seed: UInt64) throws {
-        var random = SplitMix(seed)
+        var random = SeededGenerator(seed: seed)
         var queue = PageQueue()
         let count = Int.random(in: 1...12, using: &random)
         var (underWay, found, steps) = ([Request](), [Int64](), 0)

@@ -7,6 +7,7 @@ import Glibc
 import Journal
 import ObjectStore
 import Platform
+import TestSupport
 import Testing
 
 /// fallocate(2) and lseek(2) on files of any state.
@@ -183,7 +184,7 @@ import Testing
     @Test func randomChangesAgreeWithAModel() throws {
         let seed = UInt64.random(in: 0...UInt64.max)
         print("seed \(seed)")
-        var random = SplitMix(seed)
+        var random = SeededGenerator(seed: seed)
         for round in 0..<8 {
             let volume = try Volume()
             var model = Model(bytes: content(Int.random(in: 0..<100_000, using: &random)))
@@ -203,7 +204,12 @@ import Testing
         }
     }
 
-    private func change(_ volume: Volume, _ handle: FileHandle, _ model: inout Model, _ random: inout SplitMix) throws {
+    private func change(
+        _ volume: Volume,
+        _ handle: FileHandle,
+        _ model: inout Model,
+        _ random: inout SeededGenerator
+    ) throws {
         let lower = Int64.random(in: 0..<120_000, using: &random)
         let range = ByteRange(offset: lower, count: Int64.random(in: 1...30_000, using: &random))
         switch Int.random(in: 0..<8, using: &random) {

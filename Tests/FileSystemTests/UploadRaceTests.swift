@@ -8,6 +8,7 @@ import Glibc
 import Journal
 import ObjectStore
 import Platform
+import TestSupport
 import Testing
 
 /// A file that is changed and read while each state of it is uploaded by another process, as fast as both can.
@@ -72,7 +73,7 @@ private final class Uploads: Sendable {
         nonisolated(unsafe) let volume = volume
         state.update { $0.isRunning = true }
         try Thread.detached(name: "flusher") { [self] in
-            var random = SplitMix(seed &+ 1)
+            var random = SeededGenerator(seed: seed &+ 1)
             while !state.inspect({ $0.isStopping }) {
                 do {
                     try journal.synchronizeSealed()
@@ -94,7 +95,7 @@ private final class Uploads: Sendable {
         _ node: JournalNode,
         _ volume: Volume,
         _ journal: Journal,
-        _ random: inout SplitMix
+        _ random: inout SeededGenerator
     ) throws {
         guard !node.isOpen, let generation = node.generation, generation.isSealed else { return }
         guard let transfer = try journal.beginTransfer(of: node, method: .put) else { return }
@@ -142,7 +143,7 @@ private final class Uploads: Sendable {
 private struct ChangedFile {
     private let volume: Volume
     private let seed: UInt64
-    private var random: SplitMix
+    private var random: SeededGenerator
     private var content: [UInt8] = []
     private var handles: [FileHandle] = []
     private(set) var last = ""
@@ -150,7 +151,7 @@ private struct ChangedFile {
     init(_ volume: Volume, seed: UInt64) {
         self.volume = volume
         self.seed = seed
-        random = SplitMix(seed)
+        random = SeededGenerator(seed: seed)
     }
 
     mutating func act() throws {

@@ -8,6 +8,7 @@ import ObjectStore
 import Platform
 import ResumableUpload
 import Synchronization
+import TestSupport
 import Testing
 
 /// Keeps what a driver journalled.

@@ -8,6 +8,7 @@ import HTTPWire
 import ObjectStore
 import Platform
 import Synchronization
+import TestSupport
 
 /// A bucket in memory that fails as networks do: requests that never arrive, answers that never come back,
 /// connections cut in the middle of a body.

@@ -12,6 +12,7 @@ import Journal
 import ObjectStore
 import Platform
 import Synchronization
+import TestSupport
 import Testing
 
 /// What the files should hold, changed together with the journal.

@@ -10,6 +10,7 @@ import Journal
 import ObjectStore
 import Platform
 import Synchronization
+import TestSupport
 import Testing
 
 @Suite(.serialized) struct FlusherTests {

@@ -4,6 +4,7 @@
 import Base
 import Flusher
 import Policy
+import TestSupport
 import Testing
 
 /// What is true of the rows, next to what the scheduler was told of them.

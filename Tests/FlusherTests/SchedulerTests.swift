@@ -4,6 +4,7 @@
 import Base
 import Flusher
 import Policy
+import TestSupport
 import Testing
 
 @Suite struct SchedulerTests {
@@ -435,20 +436,5 @@ import Testing
         #expect(!scheduler.isNews(id(1), changed: at(-5)))
         #expect(scheduler.isNews(id(1), changed: at(-4)))
         #expect(scheduler.isNews(id(2), changed: at(-5)))
-    }
-}
-
-/// A reproducible source of randomness (SplitMix64).
-struct SeededGenerator: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(seed: UInt64) { state = seed }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
     }
 }

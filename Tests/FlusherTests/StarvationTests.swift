@@ -4,6 +4,7 @@
 import Base
 import Flusher
 import Policy
+import TestSupport
 import Testing
 
 /// What keeps coming, so that there is always more of it than can be sent.

@@ -3,6 +3,7 @@
 
 import Base
 import HTTPWire
+import TestSupport
 import Testing
 
 @Suite struct RangeTests {
@@ -68,7 +69,7 @@ import Testing
     }
 
     @Test func mutatedFieldsNeverYieldImpossibleRanges() {
-        var random = SeededRandom(seed: 20_261_120)
+        var random = SeededGenerator(seed: 20_261_120)
         let seeds = ["bytes=0-499", "bytes=500-", "bytes=-200,1-2", "bytes 0-499/1234", "bytes */77", "bytes 1-9/*"]
         for round in 0..<20_000 {
             var bytes = Array(seeds[round % seeds.count].utf8)
@@ -88,24 +89,5 @@ import Testing
                 #expect(range.upper <= complete, "seed \(random.seed), round \(round): \(text)")
             }
         }
-    }
-}
-
-/// A small reproducible generator (SplitMix64).
-struct SeededRandom: RandomNumberGenerator {
-    let seed: UInt64
-    private var state: UInt64
-
-    init(seed: UInt64) {
-        self.seed = seed
-        state = seed
-    }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var value = state
-        value = (value ^ value >> 30) &* 0xBF58_476D_1CE4_E5B9
-        value = (value ^ value >> 27) &* 0x94D0_49BB_1331_11EB
-        return value ^ value >> 31
     }
 }

@@ -4,6 +4,7 @@
 import Base
 import Database
 import Journal
+import TestSupport
 import Testing
 
 @Suite struct ContentSegmentTests {

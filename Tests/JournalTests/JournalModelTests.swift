@@ -4,6 +4,7 @@
 import Base
 import Glibc
 import Journal
+import TestSupport
 import Testing
 
 /// Random operations of a mount and a flusher against a model of what the user must see.

@@ -5,6 +5,7 @@ import Base
 import Glibc
 import Journal
 import Platform
+import TestSupport
 import Testing
 
 @Suite struct JournalRecoveryTests {

@@ -4,6 +4,7 @@
 import Base
 import Journal
 import Platform
+import TestSupport
 
 extension World {
     /// Kills mount and flusher, and recovers.

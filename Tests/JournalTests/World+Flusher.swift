@@ -5,6 +5,7 @@ import Base
 import Glibc
 import Journal
 import Platform
+import TestSupport
 
 extension World {
     /// Does one random thing as the flusher does it, when it is possible.

@@ -5,6 +5,7 @@ import Base
 import Database
 import Glibc
 import Platform
+import TestSupport
 
 @testable import Journal
 

@@ -5,6 +5,7 @@ import Base
 import Glibc
 import Journal
 import Platform
+import TestSupport
 
 /// A mount, a flusher and a remote around a real journal, and next to them what the user must see.
 ///

@@ -3,6 +3,7 @@
 
 import Base
 import ResumableUpload
+import TestSupport
 import Testing
 
 /// Drives multipart machines against a simulated store: events in random order, faults, kills.

@@ -3,6 +3,7 @@
 
 import Base
 import ResumableUpload
+import TestSupport
 import Testing
 
 @Suite struct PartCompositionTests {

@@ -4,6 +4,7 @@
 import Base
 import HTTPWire
 import ResumableUpload
+import TestSupport
 import Testing
 
 /// Drives machines against a simulated server, killing the driver now and then.

@@ -4,6 +4,7 @@
 import Base
 import HTTPWire
 import ResumableUpload
+import TestSupport
 
 /// A server of resumable uploads that fails at every place a real one can, driven by a seed.
 struct SimulatedServer {

@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 import HTTPWire
+import TestSupport
 import Testing
 
 @Suite struct StructuredFieldsTests {

@@ -3,6 +3,7 @@
 
 import Base
 import S3Wire
+import TestSupport
 import Testing
 
 @Suite struct EncodingTests {
@@ -76,7 +77,7 @@ import Testing
     }
 
     @Test func mutatedDocumentsNeverCrashTheReader() throws {
-        var random = SeededRandom(seed: 4_711)
+        var random = SeededGenerator(seed: 4_711)
         let result = ListObjectsResult(
             bucket: "b",
             prefix: ObjectKey("p/"),
@@ -108,24 +109,5 @@ import Testing
             }
         }
         #expect(read > 0)
-    }
-}
-
-/// A small reproducible generator (SplitMix64).
-struct SeededRandom: RandomNumberGenerator {
-    let seed: UInt64
-    private var state: UInt64
-
-    init(seed: UInt64) {
-        self.seed = seed
-        state = seed
-    }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var value = state
-        value = (value ^ value >> 30) &* 0xBF58_476D_1CE4_E5B9
-        value = (value ^ value >> 27) &* 0x94D0_49BB_1331_11EB
-        return value ^ value >> 31
     }
 }

@@ -56,12 +56,17 @@ class BucketServer:
         self.child = Child(command, ["listening on "], env=environment, log=self.log)
         self.url = self.child.ready_lines[0]
         self.address = self.url.removeprefix("http://").rstrip("/")
+        # Making one costs more than most requests; connections to a server that was killed are of no use.
+        self.shared_client = None
 
     def make_bucket(self, name):
         self.client().create_bucket(Bucket=name)
 
     def client(self):
-        return s3_client(self.url)
+        """The client that all share who ask here."""
+        if self.shared_client is None:
+            self.shared_client = s3_client(self.url)
+        return self.shared_client
 
     def _counters(self):
         with urllib.request.urlopen(self.url + "/_moorage/stats", timeout=10) as response:

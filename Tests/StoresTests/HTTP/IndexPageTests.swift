@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 import Base
+import TestSupport
 import Testing
 
 @testable import Stores
@@ -167,7 +168,7 @@ enum Pages {
     /// Whatever comes of a damaged page: no crash, and never a name that a folder cannot hold.
     @Test func damagedPagesYieldOnlyPossibleNames() {
         let seed = UInt64.random(in: 0 ... .max)
-        var generator = Seeded(state: seed)
+        var generator = SeededGenerator(seed: seed)
         let pages = [
             Pages.nginx, Pages.apache, Pages.lighttpd, Pages.rclone, Pages.python, Pages.nginxJSON, Pages.caddyJSON,
             PropertyPages.apache, PropertyPages.rclone,
@@ -193,18 +194,5 @@ enum Pages {
             names += (try? PropertyListing.parse(page, of: folder)) ?? []
             for name in names { #expect(ListedName.isName(name.name.bytes), "seed \(seed)") }
         }
-    }
-}
-
-/// SplitMix64: the same numbers for the same seed.
-struct Seeded: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var word = state
-        word = (word ^ (word >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        word = (word ^ (word >> 27)) &* 0x94D0_49BB_1331_11EB
-        return word ^ (word >> 31)
     }
 }

@@ -176,7 +176,7 @@ private func bytes(_ mebibytes: Int) -> [UInt8] {
     @Test func anyReadsOfALongFileGetItsBytes() throws {
         let seed = UInt64.random(in: 0...UInt64.max)
         print("seed \(seed)")
-        var random = Sequence(seed)
+        var random = SeededGenerator(seed: seed)
         let server = try OneAnswerServer(Self.large, hasDisk: false)
         let version = try server.version()
         server.store.opened(key, version: version)
@@ -206,20 +206,6 @@ private func bytes(_ mebibytes: Int) -> [UInt8] {
         #expect(told.inspect { $0.map { $0?.code } } == [ENOTDIR])
         server.store.closed(key, version: version)
         #expect(told.wait(timeout: 20) { $0.count == 2 ? $0.last : nil } == .some(.none))
-    }
-}
-
-/// Numbers by a seed (SplitMix64).
-private struct Sequence: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(_ seed: UInt64) { state = seed }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = (state ^ (state >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
     }
 }
 
@@ -273,7 +259,7 @@ private struct Sequence: RandomNumberGenerator {
     @Test func anAnswerIsComparedUpToWhatIsKnownAndExtendsIt() {
         let seed = UInt64.random(in: 0...UInt64.max)
         print("seed \(seed)")
-        var random = Sequence(seed)
+        var random = SeededGenerator(seed: seed)
         let content = bytes(1)
         let digest = AnswerDigest()
         for _ in 0..<12 {
@@ -292,7 +278,7 @@ private struct Sequence: RandomNumberGenerator {
     }
 
     /// Hands over in pieces of any length.
-    private func take(_ bytes: ArraySlice<UInt8>, _ digest: AnswerDigest, _ random: inout Sequence) -> Bool {
+    private func take(_ bytes: ArraySlice<UInt8>, _ digest: AnswerDigest, _ random: inout SeededGenerator) -> Bool {
         var rest = bytes
         while !rest.isEmpty {
             let piece = rest.prefix(Int.random(in: 1...150_000, using: &random))
