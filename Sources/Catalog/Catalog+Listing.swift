@@ -4,6 +4,7 @@
 package import Base
 package import Database
 package import ObjectStore
+internal import Platform
 
 /// What the pages of a listing held besides the entries.
 package struct ListingSummary: Hashable, Sendable {
@@ -233,7 +234,7 @@ private struct PageIntake {
             let isLater = version.isLater(than: old.entry.version)
             entry.metadata = listed.metadata ?? (isLater ? nil : entry.metadata)
             // Not every listing with metadata tells all of it.
-            if isLater || listed.metadata?.isOfAttributes == false { entry.hasOnlyAttributes = false }
+            if isLater || tellsOthers(listed, of: entry) { entry.others = .unknown }
             // A listing may know the time of an object that its upload's answer did not tell.
             entry.version = version
             entry.checkedAt = time
@@ -258,6 +259,13 @@ private struct PageIntake {
         return wasListedAsFile ? nil : entry
     }
 
+    /// Whether a listing tells of other metadata than is known.
+    private func tellsOthers(_ listed: ListingPage.Entry, of entry: CatalogEntry) -> Bool {
+        guard let metadata = listed.metadata, !metadata.isOfAttributes else { return false }
+        return entry.others != .typeOfName
+            || metadata.others(typeOfName: MediaTypes.system.type(of: entry.path)) != .typeOfName
+    }
+
     /// Whether a folder's name, which was seen, leaves open what its attributes are by now.
     ///
     /// Where nobody has put a marker with a mode nobody is likely to, and folders of which only the names in them tell may
@@ -279,7 +287,7 @@ private struct PageIntake {
         entry.metadata = marker.metadata ?? entry.metadata
         // Of our own marker the version is not known before.
         let isAnother = entry.version != nil && !isSame
-        if isAnother || marker.metadata?.isOfAttributes == false { entry.hasOnlyAttributes = false }
+        if isAnother || tellsOthers(marker, of: entry) { entry.others = .unknown }
         if marker.metadata != nil || marker.version.lastModified != nil { entry.needsValidation = false }
         entry.version = marker.version
         entry.hasMarker = true

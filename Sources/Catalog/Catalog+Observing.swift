@@ -42,7 +42,7 @@ extension Catalog {
         _ path: ObjectKey,
         version: ObjectVersion,
         metadata: ObjectMetadata?,
-        hasOnlyAttributes: Bool = false,
+        others: OtherMetadata = .unknown,
         target: ObjectKey? = nil,
         generation: Int64?,
         source: (path: ObjectKey, version: ObjectVersion)? = nil,
@@ -58,7 +58,7 @@ extension Catalog {
                 checkedAt: time,
                 committedGeneration: generation
             )
-            entry.hasOnlyAttributes = hasOnlyAttributes
+            entry.others = others
             if let source, let old = try entries.entry(source.path)?.entry,
                 old.version?.isSame(as: source.version) == true
             {
@@ -74,7 +74,7 @@ extension Catalog {
         _ path: ObjectKey,
         version: ObjectVersion?,
         metadata: ObjectMetadata?,
-        hasOnlyAttributes: Bool = false,
+        others: OtherMetadata = .unknown,
         at time: Timestamp
     ) throws(DatabaseError) {
         try write { entries throws(DatabaseError) in
@@ -86,7 +86,7 @@ extension Catalog {
                 hasMarker: true,
                 checkedAt: time
             )
-            entry.hasOnlyAttributes = hasOnlyAttributes
+            entry.others = others
             try entries.commit(entry)
         }
     }
@@ -212,7 +212,7 @@ extension Entries {
             answer.target = answer.target ?? known.target
             if answer.metadata == nil {
                 answer.metadata = known.metadata
-                answer.hasOnlyAttributes = known.hasOnlyAttributes
+                answer.others = known.others
             }
         }
         try put(answer, stamp: token.stamp)

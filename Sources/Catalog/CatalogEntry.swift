@@ -3,6 +3,7 @@
 
 package import Base
 package import ObjectStore
+internal import Platform
 
 /// What the remote was seen to have at a path.
 package struct CatalogEntry: Hashable, Sendable {
@@ -19,8 +20,8 @@ package struct CatalogEntry: Hashable, Sendable {
     package var version: ObjectVersion?
     /// Mode, owner and modification time as the object's metadata has them; nil until a HEAD told.
     package var metadata: ObjectMetadata?
-    /// Whether the object is known to have no metadata but those, so that new attributes leave nothing to be lost.
-    package var hasOnlyAttributes = false
+    /// What is known of the object's other metadata: whether new attributes, or new content, leave anything to be lost.
+    package var others = OtherMetadata.unknown
     /// The text of a symbolic link, where it was read.
     package var target: ObjectKey?
     /// Whether a folder has a marker object; nil while unknown.
@@ -63,7 +64,7 @@ package struct CatalogEntry: Hashable, Sendable {
     /// What a HEAD told of an object.
     package init(path: ObjectKey, kind: Kind = .file, _ status: ObjectStatus, checkedAt: Timestamp) {
         self.init(path: path, kind: kind, version: status.version, metadata: status.metadata, checkedAt: checkedAt)
-        hasOnlyAttributes = status.metadata.isOfAttributes
+        others = status.metadata.others(typeOfName: MediaTypes.system.type(of: path))
     }
 }
 

@@ -14,7 +14,8 @@ struct Entries {
     /// The bits of the column `has_metadata`.
     private static let isDescribed: Int64 = 1
     private static let needsValidation: Int64 = 2
-    private static let hasOnlyAttributes: Int64 = 4
+    private static let hasNoOthers: Int64 = 4
+    private static let hasTypeOfName: Int64 = 8
 
     private static let select = """
         SELECT f.path, e.name, e.kind, e.tag, e.size, e.changed, e.has_metadata, e.mode, e.uid, e.gid, e.modified,
@@ -154,15 +155,25 @@ struct Entries {
             committedGeneration: row.optionalInteger(14)
         )
         entry.needsValidation = row.integer(6) & needsValidation != 0
-        entry.hasOnlyAttributes = row.integer(6) & hasOnlyAttributes != 0
+        entry.others = others(row.integer(6))
         entry.earlierGenerations = row.optionalText(16)?.split(separator: ",").compactMap { Int64($0) } ?? []
         return (entry, row.integer(15))
     }
 
     private static func knowledge(_ entry: CatalogEntry) -> Int64 {
         guard entry.metadata != nil else { return entry.needsValidation ? needsValidation : 0 }
-        return isDescribed | (entry.needsValidation ? needsValidation : 0)
-            | (entry.hasOnlyAttributes ? hasOnlyAttributes : 0)
+        let others: Int64 =
+            switch entry.others {
+            case .unknown: 0
+            case .none: hasNoOthers
+            case .typeOfName: hasTypeOfName
+            }
+        return isDescribed | others | (entry.needsValidation ? needsValidation : 0)
+    }
+
+    private static func others(_ knowledge: Int64) -> OtherMetadata {
+        if knowledge & hasNoOthers != 0 { return .none }
+        return knowledge & hasTypeOfName != 0 ? .typeOfName : .unknown
     }
 
     private static func list(_ generations: [Int64]) -> String? {

@@ -43,8 +43,14 @@ package struct ObjectMetadata: Hashable, Sendable {
 
     /// Whether there is nothing but what attributes of a file or folder become, as a HEAD has told.
     package var isOfAttributes: Bool {
-        let isUsual = contentType.map { Self.untoldTypes.contains($0) || $0 == Self.folderType } ?? true
-        return isUsual && representation.isEmpty && other.isEmpty
+        (chosenType == nil || chosenType == Self.folderType) && representation.isEmpty && other.isEmpty
+    }
+
+    /// What there is beside attributes; `typeOfName`: the media type that the object's name tells.
+    package func others(typeOfName: String?) -> OtherMetadata {
+        if isOfAttributes { return .none }
+        let isOfName = chosenType == typeOfName && representation.isEmpty && other.isEmpty
+        return isOfName ? .typeOfName : .unknown
     }
 
     /// The type that s3fs and other programs give a folder's object.
@@ -53,14 +59,36 @@ package struct ObjectMetadata: Hashable, Sendable {
     /// What servers tell of objects whose type nobody told them.
     private static let untoldTypes: Set<String> = ["application/octet-stream", "binary/octet-stream"]
 
+    /// The media type that somebody gave the object; nil where nobody did.
+    package var chosenType: String? { contentType.flatMap { Self.untoldTypes.contains($0) ? nil : $0 } }
+
     /// These attributes with everything else that an object has.
     package func carrying(_ found: ObjectMetadata) -> ObjectMetadata {
         var result = self
-        if let type = found.contentType, !Self.untoldTypes.contains(type) { result.contentType = type }
+        result.contentType = found.chosenType ?? contentType
         result.representation = found.representation
         result.other = found.other
         return result
     }
+
+    /// These attributes with what stays of an object when it gets other content: what is said of the place, and not of
+    /// the bytes that were there.
+    package func replacing(_ found: ObjectMetadata) -> ObjectMetadata {
+        var result = self
+        result.contentType = found.chosenType
+        result.representation = found.representation.filter { $0.key != "content-encoding" }
+        return result
+    }
+}
+
+/// What an object is known to have beside the attributes of its file or folder.
+package enum OtherMetadata: Hashable, Sendable {
+    /// There may be anything.
+    case unknown
+    /// Nothing at all.
+    case none
+    /// The media type that its name tells, and nothing else.
+    case typeOfName
 }
 
 /// What a HEAD of an object tells.

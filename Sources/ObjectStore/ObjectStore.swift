@@ -307,6 +307,13 @@ package protocol ObjectStore: AnyObject, Sendable {
         cancellation: (any Cancellation)?
     ) throws(StoreError) -> UploadExchangeResponse
 
+    /// What somebody has stored with an object, of what a look at it has told: without what the server, or what is
+    /// before it, says of any object.
+    func stored(_ found: ObjectMetadata) throws(StoreError) -> ObjectMetadata
+
+    /// What an answer of ``exchange(_:informational:progress:cancellation:)`` with an error status says, in the server's words.
+    func error(of response: UploadExchangeResponse) -> StoreError?
+
     /// Records what was learned about resumable uploads at this endpoint.
     func learned(_ support: StoreCapabilities.ResumableSupport)
 }
@@ -314,6 +321,12 @@ package protocol ObjectStore: AnyObject, Sendable {
 extension ObjectStore {
     /// Checks that the bucket answers and the credentials are good, as patiently as any other request.
     package func check() throws(StoreError) { try check(attempts: 5) }
+
+    /// Most tell of an object what was stored with it.
+    package func stored(_ found: ObjectMetadata) throws(StoreError) -> ObjectMetadata { found }
+
+    /// Most take no resumable uploads.
+    package func error(of response: UploadExchangeResponse) -> StoreError? { nil }
 
     /// Most answer nothing from memory.
     package func forgetAges() {}

@@ -174,6 +174,41 @@ import Testing
         #expect(try names("") == ["n"])
     }
 
+    /// What an object has beside attributes is known until something else is told, or a later version may have more.
+    @Test(arguments: [OtherMetadata.unknown, .none, .typeOfName]) func otherMetadataIsKnown(
+        others: OtherMetadata
+    ) throws {
+        let version = ObjectVersion(entityTag: EntityTag(opaque: "1"), size: 1, lastModified: Timestamp(seconds: 100))
+        let metadata = ObjectMetadata(mode: 0o100644)
+        func listed(at seconds: Int64, _ type: String?) throws -> OtherMetadata? {
+            let stored = Timestamp(seconds: seconds)
+            let later = ObjectVersion(entityTag: version.entityTag, size: 1, lastModified: stored)
+            let told = type.map { ObjectMetadata(mode: 0o100644, contentType: $0) }
+            let entry = ListingPage.Entry(key: key("a.html"), version: later, metadata: told)
+            try list("", [ListingPage(entries: [entry], folders: [], next: nil)])
+            return try catalog.entry(key("a.html"))?.others
+        }
+        func commit() throws {
+            try catalog.committed(
+                key("a.html"),
+                version: version,
+                metadata: metadata,
+                others: others,
+                generation: 1,
+                at: time
+            )
+        }
+        try commit()
+        #expect(try catalog.entry(key("a.html"))?.others == others)
+        #expect(try listed(at: 100, nil) == others)
+        #expect(try listed(at: 100, "binary/octet-stream") == others)
+        #expect(try listed(at: 100, "text/html") == (others == .typeOfName ? .typeOfName : .unknown))
+        try commit()
+        #expect(try listed(at: 100, "text/x-own") == .unknown)
+        try commit()
+        #expect(try listed(at: 200, nil) == .unknown)
+    }
+
     /// Of a first listing no name is looked for, unless one like those of the page is known by then.
     @Test(arguments: [["b", "a", "c"], ["a", "b", "c"], ["b", "a", "c/0"], ["c", "b", "a/0", "a"]])
     func whatWasCommittedDuringAFirstListingStays(order: [String]) throws {

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from harness.processes import wait_until
-from harness.trees import write_file
+from harness.trees import all_keys, write_file
 from test_late_requests import detained, verified
 
 FIELDS = dict(
@@ -228,6 +228,45 @@ def test_a_kill_while_it_is_asked_for_loses_nothing_of_it(instance, proxy, clien
     instance.flush()
     check(client, key, mode=str(kind | 0o700))
     assert instance.conflicts() == 0
+
+
+def said_of_any_object(proxy):
+    proxy.rule(
+        "set-field", method="HEAD", path="/bucket/", name="Cache-Control", value="private, max-age=0", times="all"
+    )
+
+
+def test_what_a_server_says_of_any_object_is_not_stored(instance, proxy, client):
+    said_of_any_object(proxy)
+    for key in ("f", "d/"):
+        client.put_object(Bucket="bucket", Key=key, Body=b"", Metadata=USER, ContentLanguage="en")
+    mount = instance.mount("s3://bucket")
+    for name in ("f", "d"):
+        os.chmod(mount / name, 0o700)
+    instance.flush()
+    for key in ("f", "d/"):
+        head = client.head_object(Bucket="bucket", Key=key)
+        assert int(head["Metadata"]["mode"]) & 0o7777 == 0o700
+        assert (head.get("CacheControl"), head.get("ContentLanguage")) == (None, "en")
+    assert set(all_keys(client, "bucket")) == {"f", "d/"}
+
+
+@pytest.mark.parametrize("method", ["PUT", "HEAD", "DELETE"])
+def test_a_kill_while_that_is_found_out_leaves_nothing(instance, proxy, client, method):
+    client.put_object(Bucket="bucket", Key="f", Body=b"", ContentLanguage="en")
+    mount = instance.mount("s3://bucket")
+    held = proxy.rule("hold-response", method=method, path="-answer")
+    said_of_any_object(proxy)
+    os.chmod(mount / "f", 0o700)
+    held.wait()
+    instance.kill_flusher()
+    held.release()
+    instance.run("uploads", "now", check=False)
+    instance.flush()
+    head = client.head_object(Bucket="bucket", Key="f")
+    assert int(head["Metadata"]["mode"]) & 0o7777 == 0o700
+    assert (head.get("CacheControl"), head.get("ContentLanguage")) == (None, "en")
+    assert set(all_keys(client, "bucket")) == {"f"}
 
 
 def test_a_server_without_copy_is_sent_it_again(instance, proxy, client, told):

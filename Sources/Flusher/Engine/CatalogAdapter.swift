@@ -18,7 +18,7 @@ struct CatalogAdapter: CatalogSink {
         _ path: ObjectKey,
         version: ObjectVersion,
         attributes: FileAttributes,
-        hasMore: Bool,
+        others: OtherMetadata,
         target: ObjectKey?,
         generation: GenerationID?,
         source: (path: ObjectKey, version: ObjectVersion)?
@@ -28,7 +28,7 @@ struct CatalogAdapter: CatalogSink {
                 path,
                 version: version,
                 metadata: ObjectMetadata(attributes),
-                hasOnlyAttributes: !hasMore,
+                others: others,
                 target: target,
                 generation: generation?.value,
                 source: source,
@@ -41,14 +41,14 @@ struct CatalogAdapter: CatalogSink {
         note(path) { () throws(DatabaseError) in try catalog.removed(path, at: .now()) }
     }
 
-    func committedDirectory(_ path: ObjectKey, attributes: FileAttributes, hasMore: Bool) {
+    func committedDirectory(_ path: ObjectKey, attributes: FileAttributes, others: OtherMetadata) {
         note(path) { () throws(DatabaseError) in
             try catalog.committedDirectory(
                 path,
                 // Markers put within a second look alike: one of ours is not believed for its tag and time.
                 version: nil,
                 metadata: ObjectMetadata(attributes),
-                hasOnlyAttributes: !hasMore,
+                others: others,
                 at: .now()
             )
         }

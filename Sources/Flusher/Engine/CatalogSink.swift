@@ -10,12 +10,12 @@ package import ObjectStore
 ///
 /// Failures are the sink's to bear: what the catalog does not know is asked of the remote again.
 package protocol CatalogSink: Sendable {
-    /// We made the object at `path`; `attributes` are those it was sent with, `hasMore` whether other metadata may be too.
+    /// We made the object at `path`; `attributes` are those it was sent with, `others` what was sent beside them.
     func committed(
         _ path: ObjectKey,
         version: ObjectVersion,
         attributes: FileAttributes,
-        hasMore: Bool,
+        others: OtherMetadata,
         target: ObjectKey?,
         generation: GenerationID?,
         source: (path: ObjectKey, version: ObjectVersion)?
@@ -23,7 +23,7 @@ package protocol CatalogSink: Sendable {
     /// We deleted the object at `path`.
     func removed(_ path: ObjectKey)
     /// We made or renewed the marker of the folder at `path`.
-    func committedDirectory(_ path: ObjectKey, attributes: FileAttributes, hasMore: Bool)
+    func committedDirectory(_ path: ObjectKey, attributes: FileAttributes, others: OtherMetadata)
     /// We deleted the marker of the folder at `path`.
     func removedDirectory(_ path: ObjectKey)
     /// A request showed what the remote has at `path`; nil: nothing.

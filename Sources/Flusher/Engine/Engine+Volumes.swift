@@ -219,13 +219,13 @@ private struct NoCatalog: CatalogSink {
         _ path: ObjectKey,
         version: ObjectVersion,
         attributes: FileAttributes,
-        hasMore: Bool,
+        others: OtherMetadata,
         target: ObjectKey?,
         generation: GenerationID?,
         source: (path: ObjectKey, version: ObjectVersion)?
     ) {}
     func removed(_ path: ObjectKey) {}
-    func committedDirectory(_ path: ObjectKey, attributes: FileAttributes, hasMore: Bool) {}
+    func committedDirectory(_ path: ObjectKey, attributes: FileAttributes, others: OtherMetadata) {}
     func removedDirectory(_ path: ObjectKey) {}
     func found(_ path: ObjectKey, _ status: ObjectStatus?) {}
     func known(_ path: ObjectKey) -> CatalogEntry? { nil }

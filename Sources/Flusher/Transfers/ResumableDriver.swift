@@ -126,6 +126,7 @@ package struct ResumableDriver {
             let response = try exchangeThroughGate(exchange, startingAt: request.body?.lower ?? 0)
             if request.method == "DELETE", response.status >= 500 || response.status == 429 { try leave() }
             if endsUpload { context.recorder.answered() }
+            if let error = context.store.error(of: response) { _ = lastError.note(error) }
             return .response(
                 ResumableUploadMachine.Response(
                     status: response.status,

@@ -8,8 +8,6 @@ internal import ObjectStore
 internal import Platform
 
 extension RowWork {
-    typealias CopySource = (key: ObjectKey, version: ObjectVersion)
-
     /// Copies at the remote; onto itself when only the metadata changes.
     ///
     /// False: the content must be sent instead.
@@ -18,8 +16,7 @@ extension RowWork {
         if case .version(let version) = transfer.base {
             try awaitReaders(of: transfer.key, version, as: .replacement)
         }
-        // Before the request is noted: where asking fails, nothing is in doubt.
-        let metadata = try metadata(ofCopy: node, of: source)
+        let metadata = try metadata(of: transfer, node)
         let mark = CopyMark(node.attributes, size: source.version.size)
         let recorder = JournalRecorder(session: session, transfer: transfer.id, method: .copy)
         do throws(StoreError) {
@@ -39,7 +36,7 @@ extension RowWork {
                     )
                 }
             }
-            try finish(transfer, node, version, hasMore: !metadata.isOfAttributes)
+            try finish(transfer, node, version, others: others(of: metadata, transfer))
             return true
         } catch {
             guard case .store(let cause) = error else { throw error }
@@ -52,40 +49,6 @@ extension RowWork {
         }
     }
 
-    /// What is to be stored with an object whose content is that of another one, or stays: its attributes, and what else
-    /// that object has, such as its media type.
-    ///
-    /// The request could keep all of the source's metadata or none. What has to be asked for is only what is not known
-    /// to have nothing else.
-    func metadata(ofCopy node: JournalNode, of source: CopySource) throws(WorkFailure) -> ObjectMetadata {
-        let own = ObjectMetadata(node.attributes)
-        let known = session.catalog.known(source.key)
-        if let known, known.isKnownToHaveOnlyAttributes, known.version?.isSame(as: source.version) == true {
-            return own
-        }
-        // Of another version than is to be copied, nothing is: the request is refused.
-        guard let found = try status(of: source.key), found.version.isSame(as: source.version) else { return own }
-        return own.carrying(found.metadata)
-    }
-
-    /// Sends metadata; without what others stored where both together are more than the server takes.
-    func sending<Value>(
-        _ metadata: ObjectMetadata,
-        of node: JournalNode,
-        _ body: (ObjectMetadata) throws(StoreError) -> Value
-    ) throws(StoreError) -> Value {
-        do throws(StoreError) {
-            return try body(metadata)
-        } catch {
-            guard error.code == "MetadataTooLarge", !metadata.isOfAttributes else { throw error }
-            Log.warning(
-                "flusher",
-                "\(node.path): there is no room for other metadata of its object beside its attributes"
-            )
-            return try body(ObjectMetadata(node.attributes))
-        }
-    }
-
     /// Whether the target already is our copy, made by a request whose answer was lost.
     private func recognise(_ transfer: Transfer, _ node: JournalNode, _ source: CopySource) throws(WorkFailure) -> Bool
     {
@@ -93,7 +56,7 @@ extension RowWork {
         guard let mark = transfer.expectedTag.flatMap({ CopyMark($0) }), let found = try status(of: transfer.key),
             isOurs(found, transfer, mark, source)
         else { return false }
-        try finish(transfer, node, found.version, hasMore: true)
+        try finish(transfer, node, found.version)
         return true
     }
 
@@ -110,7 +73,7 @@ extension RowWork {
         let target = try status(of: transfer.key)
         let mark = CopyMark(node.attributes, size: source.version.size)
         if let target, isOurs(target, transfer, mark, source) {
-            try finish(transfer, node, target.version, hasMore: true)
+            try finish(transfer, node, target.version)
             return true
         }
         if source.key == transfer.key {
@@ -170,17 +133,5 @@ extension RowWork {
         case (.version(let known), let found?): known.isSame(as: found)
         default: false
         }
-    }
-}
-
-extension CatalogEntry {
-    /// How long it is believed that nobody has added to an object's metadata, in seconds.
-    private static let patience = 60.0
-
-    /// Whether a look a short time ago, or our own upload, left nothing to be kept but the attributes.
-    var isKnownToHaveOnlyAttributes: Bool {
-        let now = Timestamp.now()
-        return hasOnlyAttributes && !needsValidation && checkedAt <= now
-            && now < checkedAt.advanced(bySeconds: Self.patience)
     }
 }

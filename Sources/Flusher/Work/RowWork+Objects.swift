@@ -75,9 +75,16 @@ extension RowWork {
             try restart(transfer, method: .put)
         }
         guard let current = session.transfer(transfer.id) else { throw .changed }
-        let result = try upload(current, node)
+        var metadata = try metadata(of: current, node)
+        var result = try upload(current, node, metadata)
+        if case .failed(let error) = result, error.code == Self.tooMuch, !metadata.isOfAttributes {
+            guard let state = session.transfer(transfer.id) else { throw .changed }
+            if state.upload != nil || state.phase == .committing { try restart(state, method: state.method) }
+            metadata = withoutOthers(node)
+            result = try upload(session.transfer(transfer.id) ?? state, node, metadata)
+        }
         switch result {
-        case .committed(let version): try finishSent(current, node, version)
+        case .committed(let version): try finishSent(current, node, version, metadata)
         case .conflict(let found): try conflict(current, node, found)
         case .unsupported:
             throw .attention("the remote takes this content by none of the known ways of upload")
@@ -108,15 +115,27 @@ extension RowWork {
     ///
     /// Where it is the same as before, byte for byte, or as what a request in doubt was to make, a look at the remote
     /// cannot tell which request has come to pass: then the object's attributes say whether they are to be sent too.
-    private func finishSent(_ transfer: Transfer, _ node: JournalNode, _ version: ObjectVersion) throws(WorkFailure) {
+    private func finishSent(
+        _ transfer: Transfer,
+        _ node: JournalNode,
+        _ version: ObjectVersion,
+        _ metadata: ObjectMetadata
+    ) throws(WorkFailure) {
         var hasAttributes = true
         var isOneOfSeveral = try !doubts(at: transfer.key).isEmpty
         if case .version(let base) = transfer.base, base.isSame(as: version) { isOneOfSeveral = true }
         if isOneOfSeveral {
             hasAttributes = try status(of: transfer.key)?.metadata.shows(node.attributes) ?? true
         }
-        let isCopy = node.generation?.wholeRemote != nil
-        try finish(transfer, node, version, hasAttributes: hasAttributes, hasMore: isCopy || !hasAttributes)
+        // What another request has come to pass of was sent with what was known then.
+        let isCertain = hasAttributes && !isOneOfSeveral && transfer.phase != .committing
+        let others = isCertain ? others(of: metadata, transfer) : .unknown
+        try finish(transfer, node, version, hasAttributes: hasAttributes, others: others)
+    }
+
+    /// What an object has beside attributes once it was sent with this metadata.
+    func others(of metadata: ObjectMetadata, _ transfer: Transfer) -> OtherMetadata {
+        metadata.others(typeOfName: MediaTypes.system.type(of: transfer.key))
     }
 
     /// Notes that the content is at the remote: the catalog first, then the journal.
@@ -125,14 +144,14 @@ extension RowWork {
         _ node: JournalNode,
         _ version: ObjectVersion,
         hasAttributes: Bool = true,
-        hasMore: Bool = false
+        others: OtherMetadata = .unknown
     ) throws(WorkFailure) {
         carryCache(transfer, node, version)
         session.catalog.committed(
             transfer.key,
             version: version,
             attributes: node.attributes,
-            hasMore: hasMore,
+            others: others,
             target: node.target,
             generation: transfer.generation,
             source: node.generation?.id == transfer.generation ? source(of: node) : nil

@@ -91,7 +91,7 @@ extension RowWork {
         session.catalog.committedDirectory(
             row.path,
             attributes: row.attributes,
-            hasMore: !metadata.isOfAttributes
+            others: metadata.others(typeOfName: nil)
         )
         _ = try journal { (journal) throws(JournalError) in try journal.completeDirectory(row, request: request) }
         settings.publish(.committed(volume: session.id, path: row.path))
@@ -100,9 +100,9 @@ extension RowWork {
     /// The metadata of a folder's marker, where there is one that may have more than attributes.
     private func markerMetadata(of node: JournalNode) throws(WorkFailure) -> ObjectMetadata? {
         guard let known = session.catalog.known(node.path), known.kind == .directory, known.hasMarker == true,
-            !known.isKnownToHaveOnlyAttributes
+            known.surelyOthers == nil
         else { return nil }
-        return try status(of: node.path.marker)?.metadata
+        return try status(of: node.path.marker).map { (found) throws(WorkFailure) in try stored(found) }
     }
 
     /// Puts a folder's marker.

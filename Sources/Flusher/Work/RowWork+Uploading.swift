@@ -9,8 +9,12 @@ internal import Platform
 
 extension RowWork {
     /// Sends a transfer's content, by the protocol it was begun with, else by the best one that works.
-    func upload(_ transfer: Transfer, _ node: JournalNode) throws(WorkFailure) -> UploadResult {
-        if let result = try compose(transfer, node) { return result }
+    func upload(
+        _ transfer: Transfer,
+        _ node: JournalNode,
+        _ metadata: ObjectMetadata
+    ) throws(WorkFailure) -> UploadResult {
+        if let result = try compose(transfer, node, metadata) { return result }
         guard let transfer = session.transfer(transfer.id) else { throw .changed }
         let content = try content(of: transfer, node)
         let progress = TransferProgress(size: content.size, total: SentBytes(of: [session.sent, job.sent]))
@@ -32,7 +36,7 @@ extension RowWork {
                 try restart(current, method: method.journalled)
             }
             guard let state = session.transfer(transfer.id) else { throw .changed }
-            let result = try run(method, state, context(state, node, content, progress, method))
+            let result = try run(method, state, context(state, metadata, content, progress, method))
             if let place = content.damagedAt, let id = transfer.generation { throw try damaged(id, at: place) }
             if case .unsupported = result { continue }
             return result
@@ -41,7 +45,11 @@ extension RowWork {
     }
 
     /// Lets the server put the content together from what it has and what is sent; nil when that is not the way.
-    private func compose(_ transfer: Transfer, _ node: JournalNode) throws(WorkFailure) -> UploadResult? {
+    private func compose(
+        _ transfer: Transfer,
+        _ node: JournalNode,
+        _ metadata: ObjectMetadata
+    ) throws(WorkFailure) -> UploadResult? {
         let isNew = transfer.upload == nil && transfer.phase == .sending
         guard isNew || transfer.composition != nil else { return nil }
         let mayCompose = UploadMethods.mayCompose(
@@ -56,7 +64,11 @@ extension RowWork {
         {
             let progress = TransferProgress(size: content.size, total: SentBytes(of: [session.sent, job.sent]))
             job.progress = progress
-            let result = try run(.multipart, transfer, context(transfer, node, content, progress, .multipart, source))
+            let result = try run(
+                .multipart,
+                transfer,
+                context(transfer, metadata, content, progress, .multipart, source)
+            )
             if let place = content.damagedAt, let id = transfer.generation { throw try damaged(id, at: place) }
             switch result {
             case .unsupported: Log.info("flusher", "\(transfer.key): the server copies no parts, all of it is sent")
@@ -82,18 +94,13 @@ extension RowWork {
 
     private func context(
         _ transfer: Transfer,
-        _ node: JournalNode,
+        _ metadata: ObjectMetadata,
         _ content: UploadContent,
         _ progress: TransferProgress,
         _ method: UploadMethods,
         _ source: UploadSource? = nil
-    ) throws(WorkFailure) -> UploadContext {
-        // What is not copied at once, or at all, is still the same content.
-        var metadata = ObjectMetadata(node.attributes)
-        if let whole = node.generation?.wholeRemote {
-            metadata = try self.metadata(ofCopy: node, of: whole)
-        }
-        return UploadContext(
+    ) -> UploadContext {
+        UploadContext(
             store: store,
             key: transfer.key,
             content: content,

@@ -29,6 +29,11 @@ extension S3Store {
         )
     }
 
+    package func error(of response: UploadExchangeResponse) -> StoreError? {
+        guard response.status >= 400 else { return nil }
+        return S3ErrorMapping.error(status: response.status, fields: response.fields, body: response.body)
+    }
+
     private func transferRequest(_ exchange: UploadExchange) throws(StoreError) -> TransferRequest {
         var transfer: TransferRequest
         switch exchange.target {

@@ -19,6 +19,8 @@ enum ScratchObject: String, CaseIterable {
     case source = "-source"
     case target = "-target"
     case deletion = "-deletion"
+    /// It has nothing but its byte: what a look at it tells is told of any object.
+    case answer = "-answer"
 
     private static let prefix = ".moorage-probe"
 

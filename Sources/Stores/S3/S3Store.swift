@@ -29,6 +29,8 @@ package final class S3Store: ObjectStore {
     let listsMetadata: Atomic<Bool>
     /// Whether an entity tag was seen that is the MD5 of what was sent.
     let tagsAreDigests = Atomic(false)
+    /// What is told of any object, as far as that was found out.
+    let unprompted = Monitor(Unprompted.unknown)
     /// How many deletions under a condition were asked for.
     let deletions = Atomic(0)
 
