@@ -14,8 +14,14 @@ package struct PinStore: Sendable {
         self.path = path
     }
 
-    package func load() -> PinList {
-        (try? Files.read(path, limit: 64 << 20)).map { PinList(parsing: $0) } ?? PinList()
+    /// The list; one that cannot be read is not an empty one.
+    package func load() throws(SystemError) -> PinList {
+        do throws(SystemError) {
+            return PinList(parsing: try Files.read(path, limit: 64 << 20))
+        } catch {
+            guard error.code == ENOENT else { throw error }
+            return PinList()
+        }
     }
 
     /// Changes when the list may have: to be compared only.
@@ -28,7 +34,7 @@ package struct PinStore: Sendable {
     package func change(_ body: (inout PinList) -> Bool) throws(SystemError) -> Bool {
         let lock = try exclusive()
         defer { lock.release() }
-        var list = load()
+        var list = try load()
         guard body(&list) else { return false }
         try Files.removeAbandoned(of: path)
         try Files.writeAtomically(path, list.text)

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+internal import Base
 internal import CSQLite
+internal import Glibc
+internal import Platform
 
 /// An open SQLite connection with its prepared statements; used by one thread at a time, under ``Database``'s lock.
 package final class Connection {
     fileprivate let handle: OpaquePointer
     private var statements: [String: OpaquePointer] = [:]
-    private let path: String
+    let path: String
     private let frames = UnsafeMutablePointer<Int32>.allocate(capacity: 1)
 
     init(handle: OpaquePointer, path: String) {
@@ -169,9 +172,20 @@ package final class Connection {
         sqlite3_clear_bindings(statement)
     }
 
+    /// What SQLite calls damage: `.corrupt`, or `.io` when the disk has failed, after which the next look may find
+    /// everything sound.
+    ///
+    /// A read that fails with one of these is damage to SQLite (unixRead() in os_unix.c).
+    package func damage(_ message: String, code: Int32 = 0) -> DatabaseError {
+        let cause = moorage_sqlite_last_errno(handle)
+        guard [EIO, ENXIO, ERANGE].contains(cause) else { return DatabaseError(.corrupt, code: code, message) }
+        return DatabaseError(.io, SystemError.make(cause, "pread", path).description)
+    }
+
     fileprivate func failure(_ sql: String) -> DatabaseError {
         let code = sqlite3_extended_errcode(handle)
         let reason = String(cString: sqlite3_errmsg(handle))
+        if code & 0xFF == SQLITE_CORRUPT { return damage("\(path): \(reason)", code: code) }
         return DatabaseError(.init(resultCode: code), code: code, "\(path): \(reason)")
     }
 }

@@ -137,6 +137,7 @@ package final class Database: @unchecked Sendable {
     /// Brings what a doubtful log has into the database and begins the log anew.
     private func renewLog() throws(DatabaseError) {
         guard isLogDoubtful else { return }
+        try rewriteLog()
         // Another checkpoint makes it fail at once, whatever the busy timeout.
         let end = monotonicSeconds() + Double(options.busyTimeout) / 1000
         while try !connection.checkpoint(emptying: true) {
@@ -147,6 +148,24 @@ package final class Database: @unchecked Sendable {
         }
         isLogDoubtful = false
         connection.logLength = 0
+    }
+
+    /// Writes once more what a doubtful log has, so that it is on the disk before anything of it goes into the database.
+    ///
+    /// The sync with which a checkpoint begins may call it written, as the one before has told of the failure and the
+    /// kernel keeps what is lost as if it were. Should the checkpoint then end half-way, power loss would leave a
+    /// database with some of the newest pages and no log to complete it.
+    private func rewriteLog() throws(DatabaseError) {
+        guard connection.path != Self.memory else { return }
+        // As long as somebody writes nobody else does, or begins the log anew.
+        try connection.run("BEGIN IMMEDIATE")
+        defer { _ = try? connection.run("ROLLBACK") }
+        do throws(SystemError) {
+            // Other than of the database itself and its index, nobody has a lock on the log that closing it would drop.
+            try Files.rewrite(connection.path + "-wal")
+        } catch {
+            throw DatabaseError(error)
+        }
     }
 
     /// Keeps the log from growing: a checkpoint after every 4,000 pages, 16 MiB.
@@ -260,13 +279,7 @@ package final class Database: @unchecked Sendable {
         } catch {
             // Another process made it in between.
             if error.code == EEXIST { return }
-            let kind: DatabaseError.Kind =
-                switch error.code {
-                case ENOSPC, EDQUOT: .full
-                case EROFS, EACCES, EPERM: .readOnly
-                default: .io
-                }
-            throw DatabaseError(kind, error.description)
+            throw DatabaseError(error)
         }
     }
 
@@ -292,6 +305,18 @@ package final class Database: @unchecked Sendable {
             throw DatabaseError(.newerFormat, "\(path): written by a newer version; use that version for this volume")
         }
         return version
+    }
+}
+
+extension DatabaseError {
+    fileprivate init(_ error: SystemError) {
+        let kind: Kind =
+            switch error.code {
+            case ENOSPC, EDQUOT: .full
+            case EROFS, EACCES, EPERM: .readOnly
+            default: .io
+            }
+        self.init(kind, error.description)
     }
 }
 

@@ -97,7 +97,7 @@ extension FileSystem {
         case "progress": return Array(decimal(try uploadState(of: inode, path).progress).utf8)
         case "waiting": return Array(try uploadState(of: inode, path).waiting.utf8)
         case "pin":
-            let list = pins.load()
+            let list = try translating { try pins.load() }
             if list.contains(path) { return Array("1".utf8) }
             guard list.covers(path) else { throw .noAttribute }
             return Array("inherited".utf8)

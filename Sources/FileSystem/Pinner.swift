@@ -68,7 +68,7 @@ final class Pinner: Sendable {
             // What a failing disk did not take in is told when it is well again, and what it left is taken away then.
             if revision != seen || (!revision.isEmpty || !isTold) && monotonicSeconds() >= nextRound {
                 seen = revision
-                isTold = round(store.load(), revision)
+                isTold = round(revision)
                 nextRound = monotonicSeconds() + (isTold ? interval : 5)
             }
             _ = isRunning.wait(timeout: Self.glance) { _ in isStopping ? true : nil }
@@ -81,7 +81,16 @@ final class Pinner: Sendable {
         var pins: [Int]
     }
 
-    /// Returns whether commands can know how far the pins have come.
+    /// Returns whether the pins could be read, and commands can know how far they have come.
+    private func round(_ revision: [Int64]) -> Bool {
+        do throws(SystemError) {
+            return round(try store.load(), revision)
+        } catch {
+            Log.warning("pins", "what is pinned cannot be read, and stays as it is: \(error)")
+            return false
+        }
+    }
+
     private func round(_ list: PinList, _ revision: [Int64]) -> Bool {
         var progress = list.paths.map { PinProgress(path: $0) }
         var targets: [ObjectKey: Target] = [:]

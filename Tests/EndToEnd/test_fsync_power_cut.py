@@ -3,7 +3,6 @@
 """fsync is honest: the disk that holds the state loses everything that was not forced out."""
 
 import contextlib
-import errno
 import hashlib
 import os
 import random
@@ -13,7 +12,8 @@ import pytest
 
 from harness.disks import LoopDisk, loop_disk_needs
 from harness.power import Ledger
-from harness.processes import kill, run, wait_until
+from harness.processes import kill, wait_until
+from harness.reboot import Machine, contents_of, is_reached, objects, read, tags
 from harness.settings import scaled
 from harness.trees import random_bytes, sha256_of_object
 
@@ -25,26 +25,9 @@ def expected(seed, number):
     return random_bytes(seed * 1000003 + number, 1000 + number * 997 % 60000)
 
 
-class Machine:
-    """A machine whose state folder is on a disk of its own, which loses its power."""
-
-    def __init__(self, instance, folder, stack, kind):
-        self.instance = instance
-        self.disk = LoopDisk(folder, 512 << 20, kind)
-        stack.callback(self.disk.unmount)
-        stack.callback(instance.abandon)
-        self.disk.hold_state(instance)
-
-    def start_again(self, mount):
-        """After a cut: the disk has what was forced out to it, and the volume mounts.
-
-        Processes may have died of their dead disk before.
-        """
-        self.instance.abandon()
-        self.disk.unmount()
-        self.disk.mount()
-        forget_boot(self.instance)
-        return mount.mount_again()
+def cut_machine(instance, folder, stack, kind):
+    """A machine that loses its power."""
+    return Machine(instance, LoopDisk(folder, 512 << 20, kind), stack)
 
 
 @pytest.mark.limit(7200)
@@ -52,7 +35,7 @@ class Machine:
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_fsync_acknowledged_survives_power_loss(kind, proxy, make_instance, folder, stack, seed, client):
     """Cuts at random moments, with the network and without: what was not synced is whole, as before, or absent."""
-    machine = Machine(make_instance(proxy.url, "instance"), folder, stack, kind)
+    machine = cut_machine(make_instance(proxy.url, "instance"), folder, stack, kind)
     instance, generator, ledger, known = machine.instance, random.Random(seed), Ledger(seed), {}
     mount = instance.mount("s3://bucket")
     assert os.listdir(mount.path) == []
@@ -65,7 +48,7 @@ def test_what_fsync_acknowledged_survives_power_loss(kind, proxy, make_instance,
         mount = machine.start_again(mount)
         proxy.online()
         wait_until(lambda: is_reached(mount), 30, "the mount to reach the remote")
-        contents = {name: read(mount / name) for name in os.listdir(mount.path)}
+        contents = contents_of(mount)
         ledger.check(contents, "in the mount")
         ledger.settle(contents)
         instance.flush()
@@ -83,49 +66,11 @@ def note_dirty(ledger, client):
     ledger.figures["of them only here at the cut"] += len(dirty)
 
 
-def is_reached(mount):
-    try:
-        os.getxattr(mount.path, "user.moorage.refresh")
-        return os.listdir(mount.path) is not None
-    except OSError as problem:
-        assert problem.errno == errno.EIO
-        return False
-
-
-def read(path):
-    with open(path, "rb") as file:
-        return file.read()
-
-
-def tags(client):
-    """The entity tags of all objects."""
-    pages = client.get_paginator("list_objects_v2").paginate(Bucket="bucket")
-    items = [item for page in pages for item in page.get("Contents", [])]
-    return {item["Key"]: item["ETag"].strip('"') for item in items if not item["Key"].startswith(".moorage-probe")}
-
-
-def objects(client, known):
-    """The contents of all objects; `known` keeps those that were fetched, by key and tag."""
-    remote = tags(client)
-    for key, tag in remote.items():
-        if (key, tag) not in known:
-            known[key, tag] = client.get_object(Bucket="bucket", Key=key)["Body"].read()
-    return {key: known[key, tag] for key, tag in remote.items()}
-
-
-def forget_boot(instance):
-    """Makes the journals believe that the machine has booted since: what power loss means."""
-    for base, _, names in os.walk(instance.environment["MOORAGE_STATE_DIR"]):
-        if "journal.sqlite" in names:
-            statement = "UPDATE meta SET value = 'another boot' WHERE key LIKE 'boot%'"
-            run(["sqlite3", os.path.join(base, "journal.sqlite"), statement])
-
-
 @pytest.mark.limit(120)
 @needs_a_disk
 def test_power_loss_after_an_upload_does_not_bring_older_content_back(server, proxy, make_instance, folder, stack, client):
     """The remote has the newer content, the answer to that was not seen, and the disk is as of some sync before."""
-    machine = Machine(make_instance(proxy.url, "instance"), folder, stack, "ext4")
+    machine = cut_machine(make_instance(proxy.url, "instance"), folder, stack, "ext4")
     instance = machine.instance
     instance.configure(quiet_period="0s")
     older, newer = b"older " * 1000, b"newer " * 2000
@@ -159,7 +104,7 @@ def test_power_loss_after_an_upload_does_not_bring_older_content_back(server, pr
 @needs_a_disk
 def test_power_loss_after_the_upload_of_a_patch_leaves_it_readable(proxy, make_instance, folder, stack, client):
     """The bytes between are those of the version that the upload replaced: they are nowhere else by then."""
-    machine = Machine(make_instance(proxy.url, "instance"), folder, stack, "ext4")
+    machine = cut_machine(make_instance(proxy.url, "instance"), folder, stack, "ext4")
     instance = machine.instance
     instance.configure(quiet_period="0s")
     old = random_bytes(1, 60_000)
@@ -248,7 +193,7 @@ def test_what_was_written_after_a_cut_survives_sigkill(cut, proxy, instance, cli
             os.close(file)
     instance.abandon()
     mount = mount.mount_again()
-    assert {name: read(mount / name) for name in os.listdir(mount.path)} == contents
+    assert contents_of(mount) == contents
     proxy.online()
     wait_until(lambda: is_reached(mount), 30, "the mount to reach the remote")
     instance.flush()

@@ -94,14 +94,25 @@ enum PinCommand {
     }
 
     private static func report(_ instance: Instance) -> PinReport {
-        PinReport(pins: instance.volumes().flatMap { rows($0, instance.directories) })
+        let rows = instance.volumes().flatMap { volume -> [PinReport.Pin] in
+            do throws(SystemError) {
+                return try Self.rows(volume, instance.directories)
+            } catch {
+                Console.note("\(volume.remote): what is pinned cannot be read: \(error)")
+                return []
+            }
+        }
+        return PinReport(pins: rows)
     }
 
-    private static func rows(_ volume: VolumeDescription, _ directories: Directories) -> [PinReport.Pin] {
+    private static func rows(
+        _ volume: VolumeDescription,
+        _ directories: Directories
+    ) throws(SystemError) -> [PinReport.Pin] {
         let store = PinStore(path: directories.places(of: volume).pins)
         let told = store.progress()
         let isMounted = volume.currentMountpoint(directories) != nil
-        return store.load().paths.map { path in
+        return try store.load().paths.map { path in
             let progress = told.first { $0.path == path }
             return PinReport.Pin(
                 volume: volume.id,

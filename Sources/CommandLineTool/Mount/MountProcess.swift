@@ -77,10 +77,14 @@ struct MountProcess {
     private func prepare(_ places: VolumePlaces) throws(CommandFailure) -> Bool {
         do throws(ConfigurationError) {
             try places.prepare()
-            let wasKnown = (try? VolumeDescription(loading: places.description)) != nil
-            return wasKnown
         } catch {
             throw CommandFailure("mount: \(error.description)")
+        }
+        do throws(SystemError) {
+            // A damaged one is written anew.
+            return try FileStatus.of(places.description) != nil
+        } catch {
+            throw CommandFailure("mount: \(error)")
         }
     }
 

@@ -20,11 +20,20 @@ extension Journal {
     ) throws(JournalError) -> (journal: Journal, report: RecoveryReport) {
         let boot = boot ?? bootIdentifier()
         var report = RecoveryReport()
-        let log = try? FileStatus.of("\(directory)/journal.sqlite-wal")
+        let hasLog = try hasLog(directory)
         let journal = try openSound(directory, disk, now, &report)
-        try Recovery.run(journal, boot, now, hasLog: log.map { $0.size > 0 } ?? false, &report)
+        try Recovery.run(journal, boot, now, hasLog: hasLog, &report)
         try journal.synchronizeSealed()
         return (journal, report)
+    }
+
+    /// Whether there is a write-ahead log with something in it.
+    private static func hasLog(_ directory: String) throws(JournalError) -> Bool {
+        do throws(SystemError) {
+            return try FileStatus.of("\(directory)/journal.sqlite-wal").map { $0.size > 0 } ?? false
+        } catch {
+            throw JournalError(system: error)
+        }
     }
 
     /// The kernel's name for the time since the machine was started (random(4)).
@@ -57,9 +66,9 @@ extension Journal {
     }
 
     private func check() throws(JournalError) {
-        let answer = try writer.read { connection throws(JournalError) in
-            try connection.first("PRAGMA quick_check(1)") { $0.text(0) }
+        try writer.read { connection throws(JournalError) in
+            let answer = try connection.first("PRAGMA quick_check(1)") { $0.text(0) }
+            guard answer == "ok" else { throw connection.damage("journal: \(answer ?? "no answer to a check")") }
         }
-        guard answer == "ok" else { throw JournalError(.corrupt, "journal: \(answer ?? "no answer to a check")") }
     }
 }

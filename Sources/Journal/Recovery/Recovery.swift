@@ -93,6 +93,8 @@ struct Recovery {
             do throws(JournalError) {
                 try read(tables, id)
             } catch {
+                // A disk that fails says nothing of the row.
+                guard ![.io, .full, .readOnly, .busy].contains(error.kind) else { throw error }
                 Log.error("journal", "row \(id) of table \(table) is unreadable and was removed: \(error)")
                 try tables.connection.run("DELETE FROM \(table) WHERE id = ?", [.integer(id)])
                 report.items.append(RecoveryReport.Item(path: nil, outcome: .lost))

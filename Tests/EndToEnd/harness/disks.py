@@ -52,12 +52,17 @@ class LoopDisk:
     OPTIONS = {"ext4": ["-q", "-F"], "xfs": ["-q", "-f"]}
 
     def __init__(self, folder, size, kind="ext4"):
-        self.image = os.path.join(folder, "disk.img")
+        self.folder = folder
         self.path = os.path.join(folder, "disk")
         os.makedirs(self.path)
-        run(["truncate", "-s", str(size), self.image])
+        self.image = self._make(size)
         run([find_tool(f"mkfs.{kind}"), *self.OPTIONS[kind], self.image])
         self.mount()
+
+    def _make(self, size):
+        image = os.path.join(self.folder, "disk.img")
+        run(["truncate", "-s", str(size), image])
+        return image
 
     def mount(self):
         """Mounts it, as soon as nobody has the mount before any more: a namespace of another program may hold a copy."""

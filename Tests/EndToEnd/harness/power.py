@@ -134,13 +134,24 @@ class Action:
     # MARK: what comes of it
 
     def contents(self, before):
-        """The contents that power loss may leave on the way, the last one first, and whether that is safe."""
+        """The contents that power loss may leave on the way, the last one first, and whether that is safe.
+
+        `before` is what the file may have had; only a patch depends on it.
+        """
         if self.how == "patch and sync":
-            return [] if before is None else [(before[:500].ljust(500, b"\0") + self.data + before[500 + len(self.data):])], True
+            return [self.patched(data) for data in before if data is not None], True
         if self.is_cut:
             return self._left_by_cut(), False
         halves = [self.data[:self.half]] if "half" in self.how or "twice" in self.how else []
         return [self.data, *halves], self.how not in ("create", "rewrite", "create and sync half", "replace unsynced")
+
+    def left_by_close(self):
+        """What closing what it leaves open may leave beside that."""
+        return [b""] if self.how == "sync, cut to nothing" else []
+
+    def patched(self, before):
+        """That content with the data patched in."""
+        return before[:500].ljust(500, b"\0") + self.data + before[500 + len(self.data):]
 
     def _left_by_cut(self):
         """What was synced, or what became of it: nothing was said to be safe since, and nothing was closed."""
@@ -162,8 +173,10 @@ class Action:
 class Ledger:
     """What may be in each file; the first of each list is its content, None means that it may be absent."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, closes=False):
+        """With `closes` the disk still works, more or less, when the writer dies, and its open files are closed."""
         self.seed = seed
+        self.closes = closes
         self.allowed = {}
         self.synced = set()
         self.number = 0
@@ -179,9 +192,11 @@ class Ledger:
         if not was_done:
             return
         before = self.allowed.get(action.name, [None])
-        contents, is_safe = action.contents(before[0])
+        contents, is_safe = action.contents(before)
+        contents += action.left_by_close() if self.closes else []
+        is_patch = action.how == "patch and sync"
         if is_acknowledged and is_safe and contents:
-            self.allowed[action.name] = contents[:1]
+            self.allowed[action.name] = contents if is_patch else contents[:1]
             self.synced.add(action.name)
         elif is_acknowledged and action.is_half_safe:
             self.allowed[action.name] = contents
@@ -191,8 +206,8 @@ class Ledger:
             self.figures["closed"] += 1
         else:
             # Begun or not: its content is the one before.
-            is_patch = action.how == "patch and sync"
-            self.allowed[action.name] = before + [Mixture(before[0], data) if is_patch else data for data in contents]
+            known = [data for data in before if data is not None]
+            self.allowed[action.name] = before + ([Mixture(*both) for both in zip(known, contents)] if is_patch else contents)
 
     def check(self, contents, where):
         """Checks all files of a place: there or not as they may be, whole, and nothing else."""

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the Moorage authors
+"""A disk that fails to read or to write for a while: nbdkit's error filter below nbdfuse, a loop device and a file system.
+
+What the kernel does then is its own: it reports a write that was done later to one fsync, forgets that the pages are
+dirty, and stops the file system where its log was hit.
+"""
+
+import contextlib
+import os
+import subprocess
+
+from .disks import LoopDisk, find_tool, loop_disk_needs
+from .processes import kill, run, wait_until
+
+CALLS = {"write": ("pwrite", "zero", "trim"), "read": ("pread",)}
+
+
+def bad_disk_needs(*kinds):
+    """What such a disk needs and does not find; None when everything is there."""
+    missing = [tool for tool in ("nbdkit", "nbdfuse", "fusermount3") if not find_tool(tool)]
+    return loop_disk_needs(*kinds) or (f"needs {' '.join(missing)}" if missing else None)
+
+
+class BadDisk(LoopDisk):
+    """A disk of which a share of the writes, or of the reads, fails while `fail` lasts, each with this error."""
+
+    def __init__(self, folder, size, kind="ext4", call="write", rate=1.0, error="EIO"):
+        self.kind = kind
+        self.trigger = os.path.join(folder, "trigger")
+        self.how = [f"error={error}", f"error-file={self.trigger}", *(f"error-{name}-rate={rate}" for name in CALLS[call])]
+        super().__init__(folder, size, kind)
+
+    def _make(self, size):
+        """The image is what nbdfuse shows; the bytes are beside it."""
+        bytes, socket = os.path.join(self.folder, "disk.bytes"), os.path.join(self.folder, "disk.nbd")
+        point = os.path.join(self.folder, "disk.fuse")
+        run(["truncate", "-s", str(size), bytes])
+        os.makedirs(point)
+        self.server = self._start("nbdkit", "-f", "-U", socket, "--filter=error", "file", bytes, *self.how)
+        wait_until(lambda: os.path.exists(socket), 20, "nbdkit")
+        self.client = self._start("nbdfuse", f"{point}/disk", "--unix", socket)
+        image = os.path.join(point, "disk")
+        wait_until(lambda: os.path.exists(image), 20, "nbdfuse")
+        return image
+
+    def _start(self, name, *words):
+        with open(os.path.join(self.folder, f"{name}.err"), "wb") as errors:
+            return subprocess.Popen([find_tool(name), *words], stdin=subprocess.DEVNULL, stderr=errors, start_new_session=True)
+
+    def fail(self):
+        with open(self.trigger, "w"):
+            pass
+
+    def heal(self):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.trigger)
+
+    def errors(self):
+        """How many requests have failed: nbdfuse tells of each."""
+        with open(os.path.join(self.folder, "nbdfuse.err")) as file:
+            return sum(1 for line in file if "command failed" in line)
+
+    def is_writable(self):
+        """Whether the file system has not stopped because of the errors."""
+        return run(["touch", os.path.join(self.path, "touched")], check=False).returncode == 0
+
+    def mount(self):
+        """As after a boot: what the errors have left of the file system is mended before."""
+        if self.kind == "ext4":
+            assert run([find_tool("e2fsck"), "-f", "-y", self.image], check=False).returncode in (0, 1)
+        super().mount()
+
+    def end(self):
+        """When nothing is mounted of it any more."""
+        self.heal()
+        self.unmount()
+        run(["fusermount3", "-u", os.path.dirname(self.image)], check=False)
+        for process in (self.client, self.server):
+            kill(process.pid)
+            process.wait()

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the Moorage authors
+"""The disk of the state folder fails to write for a while, as disks do: below the file system, whose answer to that it is.
+
+What fsync acknowledged meanwhile, or before, is there when the machine starts again, and reaches the remote.
+"""
+
+import glob
+import os
+import random
+import time
+
+import pytest
+
+from harness.bad_disk import BadDisk, bad_disk_needs
+from harness.power import Ledger
+from harness.processes import wait_until
+from harness.reboot import Machine, contents_of, is_reached, objects
+from harness.settings import scaled
+from harness.trees import random_bytes
+
+KINDS = ("ext4", "xfs")
+pytestmark = [
+    pytest.mark.limit(7200), pytest.mark.skipif(bad_disk_needs(*KINDS) is not None, reason=str(bad_disk_needs(*KINDS)))
+]
+
+
+@pytest.fixture
+def bad_machine(folder, stack):
+    def make(instance, **how):
+        disk = BadDisk(folder, 512 << 20, **how)
+        stack.callback(disk.end)
+        return Machine(instance, disk, stack)
+
+    return make
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.05])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_fsync_acknowledged_outlives_a_disk_that_fails_to_write(kind, rate, proxy, make_instance, bad_machine, seed, client):
+    machine = bad_machine(make_instance(proxy.url, "instance"), kind=kind, rate=rate)
+    instance, generator, ledger, known = machine.instance, random.Random(seed), Ledger(seed, closes=True), {}
+    mount = instance.mount("s3://bucket")
+    assert os.listdir(mount.path) == []
+    for _ in range(scaled(2)):
+        if generator.random() < 0.5:
+            proxy.offline()
+        fail_while_written(machine.disk, mount, ledger, generator)
+        mount = machine.start_again(mount)
+        proxy.online()
+        wait_until(lambda: is_reached(mount), 30, "the mount to reach the remote")
+        contents = contents_of(mount)
+        ledger.check(contents, "in the mount")
+        ledger.settle(contents)
+        consent(instance)
+        instance.flush()
+        ledger.check(objects(client, known), "at the remote")
+        assert instance.conflicts() == 0
+    assert machine.disk.errors() > 0, "nothing failed: the test proves nothing"
+    print(f"{scaled(2)} times {kind}: {machine.disk.errors()} errors, {dict(ledger.figures)}")
+
+
+def fail_while_written(disk, mount, ledger, generator):
+    """The disk begins to fail while a program writes, and goes on to while others try."""
+    def fail():
+        disk.fail()
+        time.sleep(generator.random() * 2)
+
+    ledger.write_until_cut(mount.path, fail, generator.randrange(8, 150), generator.random() * 0.05)
+    for _ in range(2):
+        ledger.write_until_cut(mount.path, lambda: time.sleep(generator.random()), 0, 0)
+    disk.heal()
+
+
+def consent(instance):
+    """What the disk failed to write waits for a person to look at it, who did."""
+    instance.run("flush", "--timeout", "60", timeout=80, check=False)
+    for upload in instance.uploads():
+        assert upload["state"] == "attention" and "the disk failed to write it" in upload["error"], upload
+        instance.run("uploads", "retry", upload["id"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_cannot_be_read_for_a_while_is_not_taken_for_damaged(kind, proxy, make_instance, bad_machine, seed, client):
+    """The machine starts, and its disk fails to read here and there: a mount is refused, or good; nothing is set aside."""
+    machine = bad_machine(make_instance(proxy.url, "instance"), kind=kind, call="read", rate=0.2)
+    instance = machine.instance
+    mount = instance.mount("s3://bucket")
+    assert os.listdir(mount.path) == []
+    proxy.offline()
+    contents = {f"f{number:02}": random_bytes(seed + number, 1000 * number) for number in range(60)}
+    for name, data in contents.items():
+        write(mount / name, data)
+    refusals = 0
+    for number in range(scaled(100)):
+        if refusals and number >= scaled(8):
+            break
+        machine.stop()
+        machine.disk.fail()
+        refusals += not comes_up(instance, mount)
+        machine.disk.heal()
+        assert quarantined(instance) == []
+    assert refusals, "nothing failed: the test proves nothing"
+    mount = machine.start_again(mount)
+    assert quarantined(instance) == []
+    assert contents_of(mount) == contents
+    proxy.online()
+    instance.flush()
+    assert objects(client, {}) == contents and instance.conflicts() == 0
+
+
+def write(path, data):
+    with open(path, "wb", buffering=0) as file:
+        file.write(data)
+        os.fsync(file.fileno())
+
+
+def comes_up(instance, mount):
+    """Whether a mount could be made; one that is refused says what it could not read."""
+    words = ["mount", mount.remote, mount.path, "-o", ",".join([f"endpoint={instance.endpoint}", *mount.options])]
+    result = instance.run(*words, check=False)
+    assert result.returncode == 0 or "nput/output error" in result.stderr or "I/O error" in result.stderr, result.stderr
+    return result.returncode == 0
+
+
+def quarantined(instance):
+    """What was set aside for a person."""
+    return glob.glob(os.path.join(glob.escape(instance.environment["MOORAGE_STATE_DIR"]), "volumes", "*", "quarantine", "*"))
