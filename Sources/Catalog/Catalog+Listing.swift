@@ -4,7 +4,6 @@
 package import Base
 package import Database
 package import ObjectStore
-internal import Platform
 
 /// What the pages of a listing held besides the entries.
 package struct ListingSummary: Hashable, Sendable {
@@ -263,7 +262,7 @@ private struct PageIntake {
     private func tellsOthers(_ listed: ListingPage.Entry, of entry: CatalogEntry) -> Bool {
         guard let metadata = listed.metadata, !metadata.isOfAttributes else { return false }
         return entry.others != .typeOfName
-            || metadata.others(typeOfName: MediaTypes.system.type(of: entry.path)) != .typeOfName
+            || metadata.others(typeOfName: entry.typeOfName) != .typeOfName
     }
 
     /// Whether a folder's name, which was seen, leaves open what its attributes are by now.

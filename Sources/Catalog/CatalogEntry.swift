@@ -61,10 +61,13 @@ package struct CatalogEntry: Hashable, Sendable {
         self.committedGeneration = committedGeneration
     }
 
+    /// The media type that a file's name tells; a folder's tells none.
+    var typeOfName: String? { kind == .directory ? nil : MediaTypes.system.type(of: path) }
+
     /// What a HEAD told of an object.
     package init(path: ObjectKey, kind: Kind = .file, _ status: ObjectStatus, checkedAt: Timestamp) {
         self.init(path: path, kind: kind, version: status.version, metadata: status.metadata, checkedAt: checkedAt)
-        others = status.metadata.others(typeOfName: MediaTypes.system.type(of: path))
+        others = status.metadata.others(typeOfName: typeOfName)
     }
 }
 

@@ -10,7 +10,7 @@ import pytest
 
 from harness.trees import write_file
 from test_late_requests import detained, verified
-from test_metadata_of_others import USER, asked_for, check, put, told  # noqa: F401
+from test_metadata_of_others import FIELDS, USER, asked_for, check, put, told  # noqa: F401
 
 MIB = 1 << 20
 # Of a place, not of the bytes that were there.
@@ -245,3 +245,53 @@ def test_a_server_that_never_tells_gets_the_content_all_the_same(instance, proxy
     assert (head["ContentType"], head["ContentLength"]) == ("text/html", 5)
     with open(os.path.join(instance.directory("run"), "flusher.log")) as log:
         assert "cannot be kept" in log.read()
+
+
+@pytest.mark.parametrize("status", [405, 501])
+def test_a_server_that_cannot_tell_gets_the_content_all_the_same(instance, proxy, client, status):
+    put(client, "f.html")
+    mount = instance.mount("s3://bucket", None, "metadata_age=1h")
+    assert os.listdir(mount.path) == ["f.html"] and os.path.getsize(mount / "f.html") == 7
+    rule = proxy.rule("respond", method="HEAD", path="/bucket/f.html", status=status)
+    write_file(mount / "f.html", b"other")
+    rule.wait()
+    instance.flush()
+    assert client.get_object(Bucket="bucket", Key="f.html")["Body"].read() == b"other"
+
+
+def test_other_trouble_before_is_no_refusal_to_tell(instance, proxy, client):
+    put(client, "f.bin")
+    mount = instance.mount("s3://bucket", None, "metadata_age=1h")
+    assert os.listdir(mount.path) == ["f.bin"] and os.path.getsize(mount / "f.bin") == 7
+    trouble = proxy.rule("respond", method="PUT", path="/bucket/f.bin", status=400)
+    write_file(mount / "f.bin", b"other")
+    trouble.wait()
+    proxy.rule("respond", method="HEAD", path="/bucket/f.bin", status=403)
+    instance.flush()
+    keeps(client, "f.bin", b"other")
+
+
+@pytest.mark.parametrize("order", ["edit first", "rename first"])
+def test_an_edit_and_a_rename_at_once_are_as_one_by_one(instance, proxy, client, order):
+    body = os.urandom(100_000)
+    client.put_object(Bucket="bucket", Key="f.bin", Body=body, Metadata=USER, **FIELDS)
+    instance.configure(quiet_period="3s")
+    mount = instance.mount("s3://bucket")
+    assert os.listdir(mount.path) == ["f.bin"]
+    for step in sorted(("edit first", "rename first"), key=lambda step: step != order):
+        if step == "rename first":
+            os.rename(mount / "f.bin", mount / "g.bin")
+        else:
+            with open(mount / ("f.bin" if order == step else "g.bin"), "r+b") as file:
+                file.write(b"other")
+    instance.flush()
+    keeps(client, "g.bin", b"other" + body[5:])
+
+
+def test_the_name_of_a_folder_tells_no_type(instance, proxy, client):
+    client.put_object(Bucket="bucket", Key="d.html/", ContentType="text/html")
+    mount = instance.mount("s3://bucket")
+    for mode in (0o700, 0o711):
+        os.chmod(mount / "d.html", mode)
+        instance.flush()
+        assert type_of(client, "d.html/") == "text/html"

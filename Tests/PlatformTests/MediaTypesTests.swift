@@ -27,13 +27,16 @@ import Testing
             no-type a
             a/b/c d
             text/b@d e
+            Application/Octet-Stream g
             /x f
             """
         let types = MediaTypes(table: table)
         #expect(types.type(of: ObjectKey("a.own")) == "application/x-own")
         #expect(types.type(of: ObjectKey("a.own2")) == "application/x-own")
         #expect(types.type(of: ObjectKey("a.html")) == "text/html")
-        for name in ["a.not-this", "a.a", "a.d", "a.e", "a.f"] { #expect(types.type(of: ObjectKey(name)) == nil) }
+        for name in ["a.not-this", "a.a", "a.d", "a.e", "a.f", "a.g"] {
+            #expect(types.type(of: ObjectKey(name)) == nil)
+        }
     }
 
     /// Whatever the table and the name are, a type is one that can be sent in a field.

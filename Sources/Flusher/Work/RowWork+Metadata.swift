@@ -32,10 +32,24 @@ extension RowWork {
         _ transfer: Transfer,
         _ node: JournalNode
     ) throws(WorkFailure) -> ObjectMetadata {
-        guard case .version(let version) = transfer.base, let found = try others(of: transfer.key, version, node),
-            found.isOfFile
-        else { return own.typed(as: transfer.key) }
+        guard case .version(let version) = transfer.base else { return try metadata(ofMoved: own, transfer, node) }
+        guard let found = try toldOthers(of: transfer.key, version, node), found.isOfFile else {
+            return own.typed(as: transfer.key)
+        }
         return own.replacing(found)
+    }
+
+    /// Content that was changed and given another name before it was sent: as if both had been sent one by one.
+    private func metadata(
+        ofMoved own: ObjectMetadata,
+        _ transfer: Transfer,
+        _ node: JournalNode
+    ) throws(WorkFailure) -> ObjectMetadata {
+        guard case .remote(let key, let version)? = node.generation?.underlay, key != transfer.key,
+            let found = try toldOthers(of: key, version, node), found.isOfFile
+        else { return own.typed(as: transfer.key) }
+        let result = own.replacing(found)
+        return found.chosenType == MediaTypes.system.type(of: key) ? result.typed(as: transfer.key) : result
     }
 
     /// What is sent with the content of another object.
@@ -59,8 +73,6 @@ extension RowWork {
     }
 
     /// What a version of an object has beside attributes; nil when the remote has another version, or none.
-    ///
-    /// A server that lets nobody look is not waited for for ever.
     private func others(
         of key: ObjectKey,
         _ version: ObjectVersion,
@@ -72,15 +84,32 @@ extension RowWork {
             let blank = ObjectMetadata(mode: known.metadata?.mode)
             return others == .typeOfName ? blank.typed(as: key) : blank
         }
+        guard let found = try status(of: key), found.version.isSame(as: version) else { return nil }
+        return try stored(found)
+    }
+
+    /// The same for new content, which does not wait for ever for a server that lets nobody look.
+    private func toldOthers(
+        of key: ObjectKey,
+        _ version: ObjectVersion,
+        _ node: JournalNode
+    ) throws(WorkFailure) -> ObjectMetadata? {
         do throws(WorkFailure) {
-            guard let found = try status(of: key), found.version.isSame(as: version) else { return nil }
-            return try stored(found)
+            return try others(of: key, version, node)
         } catch {
-            guard case .store(let cause) = error, [.forbidden, .rejected, .unsupported].contains(cause.cause),
-                node.schedule.attempts > 0
-            else { throw error }
+            guard case .store(let cause) = error, isFinal(cause, node) else { throw error }
             Log.warning("flusher", "\(key): what others have stored with it cannot be kept: \(cause)")
             return ObjectMetadata().typed(as: key)
+        }
+    }
+
+    /// Whether a server has refused for good to tell of an object: what it refused may be granted a moment later, and
+    /// is asked for once more.
+    private func isFinal(_ cause: StoreError, _ node: JournalNode) -> Bool {
+        switch cause.cause {
+        case .unsupported: true
+        case .forbidden, .rejected: node.schedule.attempts > 0 && node.schedule.lastError == cause.message
+        default: false
         }
     }
 

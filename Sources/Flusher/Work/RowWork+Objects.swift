@@ -127,8 +127,9 @@ extension RowWork {
         if isOneOfSeveral {
             hasAttributes = try status(of: transfer.key)?.metadata.shows(node.attributes) ?? true
         }
-        // What another request has come to pass of was sent with what was known then.
-        let isCertain = hasAttributes && !isOneOfSeveral && transfer.phase != .committing
+        // What another request has come to pass of, or was begun with, was sent with what was known then.
+        let isCertain =
+            hasAttributes && !isOneOfSeveral && transfer.phase != .committing && transfer.upload == nil
         let others = isCertain ? others(of: metadata, transfer) : .unknown
         try finish(transfer, node, version, hasAttributes: hasAttributes, others: others)
     }

@@ -100,7 +100,7 @@ extension RowWork {
     /// The metadata of a folder's marker, where there is one that may have more than attributes.
     private func markerMetadata(of node: JournalNode) throws(WorkFailure) -> ObjectMetadata? {
         guard let known = session.catalog.known(node.path), known.kind == .directory, known.hasMarker == true,
-            known.surelyOthers == nil
+            known.surelyOthers != OtherMetadata.none
         else { return nil }
         return try status(of: node.path.marker).map { (found) throws(WorkFailure) in try stored(found) }
     }

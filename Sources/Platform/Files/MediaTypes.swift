@@ -18,11 +18,13 @@ package struct MediaTypes: Sendable {
 
     /// Takes in a table in the form of mime.types(5): a type, white space, its extensions; `#` begins a comment.
     ///
-    /// Lines that are not of that form are skipped; of two for one extension the first counts.
+    /// Lines that are not of that form, or tell no more than that a file has bytes, are skipped; of two for one extension the first counts.
     package init(table: String) {
         for line in table.split(whereSeparator: \.isNewline) {
             let words = line.prefix { $0 != "#" }.split(whereSeparator: \.isWhitespace)
-            guard let type = words.first, Self.isType(type) else { continue }
+            guard let type = words.first, Self.isType(type), !Self.meaningless.contains(type.lowercased()) else {
+                continue
+            }
             for name in words.dropFirst() where others[name.lowercased()] == nil {
                 others[name.lowercased()] = String(type)
             }
@@ -38,6 +40,9 @@ package struct MediaTypes: Sendable {
         let last = String(decoding: name[(dot + 1)...], as: UTF8.self).lowercased()
         return Self.common[last] ?? others[last]
     }
+
+    /// What servers say of objects whose type nobody told them: as good as none.
+    private static let meaningless: Set<String> = ["application/octet-stream", "binary/octet-stream"]
 
     /// The longest extension that is looked up, in bytes, its dot included.
     private static let longest = 32
