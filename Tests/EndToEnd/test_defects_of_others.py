@@ -15,8 +15,8 @@ import pytest
 from harness.disks import LoopDisk, SmallDisk, loop_disk_needs, needs_root
 from harness.hostile_bucket import HostileBucket
 from harness.processes import kill, wait_until
+from harness.reboot import forget_boot
 from harness.trees import all_keys, random_bytes, write_file
-from test_fsync_power_cut import forget_boot
 
 pytestmark = pytest.mark.limit(120)
 

@@ -16,9 +16,9 @@ import pytest
 
 from harness.disks import LoopDisk, loop_disk_needs
 from harness.processes import kill, wait_until
+from harness.reboot import forget_boot
 from harness.settings import scaled
 from harness.trees import random_bytes, write_file
-from test_fsync_power_cut import forget_boot
 
 pytestmark = pytest.mark.limit(120)
 

@@ -54,6 +54,7 @@ extension Journal {
             try journal.check()
             return journal
         } catch {
+            guard error.kind != .io else { throw JournalError(.io, "\(error)\(advice)") }
             guard error.kind == .corrupt else { throw error }
             Log.error("journal", "\(error); saving the rows that can be read")
         }
@@ -64,6 +65,12 @@ extension Journal {
         Salvage.copy(from: "\(old)/journal.sqlite", into: journal)
         return journal
     }
+
+    /// What helps where a disk never reads it again: what becomes of the gap is damage, and the sound rows are saved.
+    private static let advice = """
+        ; nothing was changed: try again, and if it stays so, copy the state folder to a sound disk (ddrescue(1) for what \
+        cannot be read) and mount from there
+        """
 
     private func check() throws(JournalError) {
         try writer.read { connection throws(JournalError) in
