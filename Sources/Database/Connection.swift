@@ -10,7 +10,7 @@ internal import Platform
 package final class Connection {
     fileprivate let handle: OpaquePointer
     private var statements: [String: OpaquePointer] = [:]
-    let path: String
+    private let path: String
     private let frames = UnsafeMutablePointer<Int32>.allocate(capacity: 1)
 
     init(handle: OpaquePointer, path: String) {
@@ -117,6 +117,15 @@ package final class Connection {
         return true
     }
 
+    /// Writes the log over itself and syncs it; a write transaction is open.
+    func rewriteLog() throws(DatabaseError) {
+        let code = moorage_sqlite_rewrite_log(handle)
+        guard code == SQLITE_OK else {
+            let reason = String(cString: sqlite3_errstr(code))
+            throw DatabaseError(.init(resultCode: code), code: code, "\(path)-wal: \(reason)")
+        }
+    }
+
     /// Does no checkpoints by itself from here on, whose failures nobody would hear of; see ``logLength``.
     func countLog() {
         sqlite3_wal_hook(
@@ -177,8 +186,9 @@ package final class Connection {
     ///
     /// A read that fails with one of these is damage to SQLite (unixRead() in os_unix.c).
     package func damage(_ message: String, code: Int32 = 0) -> DatabaseError {
-        let cause = moorage_sqlite_last_errno(handle)
-        guard [EIO, ENXIO, ERANGE].contains(cause) else { return DatabaseError(.corrupt, code: code, message) }
+        guard let cause = [EIO, ENXIO, ERANGE].first(where: { moorage_sqlite_has_failed_with(handle, $0) != 0 }) else {
+            return DatabaseError(.corrupt, code: code, message)
+        }
         return DatabaseError(.io, SystemError.make(cause, "pread", path).description)
     }
 

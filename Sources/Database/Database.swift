@@ -121,7 +121,7 @@ package final class Database: @unchecked Sendable {
         do throws(DatabaseError) {
             return try body()
         } catch {
-            if error.kind == .io {
+            if error.kind == .io, options.durability == .process {
                 isLogDoubtful = true
                 // At once, while what was lost is still in memory.
                 do throws(DatabaseError) {
@@ -156,16 +156,10 @@ package final class Database: @unchecked Sendable {
     /// kernel keeps what is lost as if it were. Should the checkpoint then end half-way, power loss would leave a
     /// database with some of the newest pages and no log to complete it.
     private func rewriteLog() throws(DatabaseError) {
-        guard connection.path != Self.memory else { return }
         // As long as somebody writes nobody else does, or begins the log anew.
         try connection.run("BEGIN IMMEDIATE")
         defer { _ = try? connection.run("ROLLBACK") }
-        do throws(SystemError) {
-            // Other than of the database itself and its index, nobody has a lock on the log that closing it would drop.
-            try Files.rewrite(connection.path + "-wal")
-        } catch {
-            throw DatabaseError(error)
-        }
+        try connection.rewriteLog()
     }
 
     /// Keeps the log from growing: a checkpoint after every 4,000 pages, 16 MiB.
@@ -175,6 +169,8 @@ package final class Database: @unchecked Sendable {
     private func shortenLog() {
         guard connection.logLength >= 4000 else { return }
         do throws(DatabaseError) {
+            // One that may have a hole is no ground for a checkpoint.
+            if isLogDoubtful, options.durability == .process { return try renewLog() }
             _ = try connection.checkpoint(emptying: false)
             connection.logLength = 0
         } catch {

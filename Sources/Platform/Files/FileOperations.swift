@@ -97,24 +97,6 @@ package enum Files {
         }
     }
 
-    /// Writes a file's bytes over themselves and syncs them; a missing file is not an error.
-    ///
-    /// What the kernel failed to write before, and calls written since, is on the disk then (fsync(2)).
-    package static func rewrite(_ path: String) throws(SystemError) {
-        guard try FileStatus.of(path) != nil else { return }
-        let file = try FileDescriptor.open(path, O_RDWR | O_NOFOLLOW)
-        let chunk = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 18, alignment: 4096)
-        defer { chunk.deallocate() }
-        var position: Int64 = 0
-        while true {
-            let count = try file.read(into: chunk, at: position)
-            if count == 0 { break }
-            try file.write(UnsafeRawBufferPointer(rebasing: chunk[..<count]), at: position)
-            position += Int64(count)
-        }
-        try file.synchronizeData()
-    }
-
     /// Deletes what writers of `path` left that were killed in ``writeAtomically(_:_:mode:)``; nobody may be in one now.
     package static func removeAbandoned(of path: String) throws(SystemError) {
         let folder = parent(of: path)
