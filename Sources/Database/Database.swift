@@ -275,7 +275,7 @@ package final class Database: @unchecked Sendable {
         } catch {
             // Another process made it in between.
             if error.code == EEXIST { return }
-            throw DatabaseError(error)
+            throw DatabaseError(system: error)
         }
     }
 
@@ -301,18 +301,6 @@ package final class Database: @unchecked Sendable {
             throw DatabaseError(.newerFormat, "\(path): written by a newer version; use that version for this volume")
         }
         return version
-    }
-}
-
-extension DatabaseError {
-    fileprivate init(_ error: SystemError) {
-        let kind: Kind =
-            switch error.code {
-            case ENOSPC, EDQUOT: .full
-            case EROFS, EACCES, EPERM: .readOnly
-            default: .io
-            }
-        self.init(kind, error.description)
     }
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+package import Base
+internal import Glibc
+
 /// Why an operation on local state failed.
 package struct DatabaseError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The class of a failure, as far as a caller can act on it.
@@ -32,6 +35,17 @@ package struct DatabaseError: Error, Hashable, Sendable, CustomStringConvertible
     package let code: Int32
     /// What happened, without any content of rows.
     package let message: String
+
+    /// A failed system call on the files of local state.
+    package init(system error: SystemError) {
+        let kind: Kind =
+            switch error.code {
+            case ENOSPC, EDQUOT: .full
+            case EROFS, EACCES, EPERM: .readOnly
+            default: .io
+            }
+        self.init(kind, error.description)
+    }
 
     package init(_ kind: Kind, code: Int32 = 0, _ message: String) {
         self.kind = kind

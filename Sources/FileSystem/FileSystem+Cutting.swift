@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 internal import Base
+internal import Database
 internal import Journal
 internal import Platform
 

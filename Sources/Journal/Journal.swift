@@ -152,16 +152,3 @@ package final class Journal: Sendable {
         }
     }
 }
-
-extension JournalError {
-    /// A failed system call on the journal's files.
-    package init(system error: SystemError) {
-        let kind: Kind =
-            switch error.code {
-            case ENOSPC, EDQUOT: .full
-            case EROFS, EACCES, EPERM: .readOnly
-            default: .io
-            }
-        self.init(kind, error.description)
-    }
-}

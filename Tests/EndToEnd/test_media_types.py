@@ -271,8 +271,10 @@ def test_other_trouble_before_is_no_refusal_to_tell(instance, proxy, client):
     keeps(client, "f.bin", b"other")
 
 
+@pytest.mark.parametrize("is_refused", [False, True])
 @pytest.mark.parametrize("order", ["edit first", "rename first"])
-def test_an_edit_and_a_rename_at_once_are_as_one_by_one(instance, proxy, client, order):
+def test_an_edit_and_a_rename_at_once_are_as_one_by_one(instance, proxy, client, order, is_refused):
+    """Also in a second attempt, when what the edit left out was fetched."""
     body = os.urandom(100_000)
     client.put_object(Bucket="bucket", Key="f.bin", Body=body, Metadata=USER, **FIELDS)
     instance.configure(quiet_period="3s")
@@ -284,6 +286,8 @@ def test_an_edit_and_a_rename_at_once_are_as_one_by_one(instance, proxy, client,
         else:
             with open(mount / ("f.bin" if order == step else "g.bin"), "r+b") as file:
                 file.write(b"other")
+    if is_refused:
+        proxy.rule("respond", method="PUT", path="/bucket/g.bin", status=400).wait()
     instance.flush()
     keeps(client, "g.bin", b"other" + body[5:])
 

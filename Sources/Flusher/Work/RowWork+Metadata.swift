@@ -45,11 +45,17 @@ extension RowWork {
         _ transfer: Transfer,
         _ node: JournalNode
     ) throws(WorkFailure) -> ObjectMetadata {
-        guard case .remote(let key, let version)? = node.generation?.underlay, key != transfer.key,
-            let found = try toldOthers(of: key, version, node), found.isOfFile
+        guard let place = place(of: node.generation), place.key != transfer.key,
+            let found = try toldOthers(of: place.key, place.version, node), found.isOfFile
         else { return own.typed(as: transfer.key) }
         let result = own.replacing(found)
-        return found.chosenType == MediaTypes.system.type(of: key) ? result.typed(as: transfer.key) : result
+        return found.chosenType == MediaTypes.system.type(of: place.key) ? result.typed(as: transfer.key) : result
+    }
+
+    /// The object that content was made from, also once an attempt to send it has fetched the rest of it.
+    private func place(of generation: Generation?) -> CopySource? {
+        if case .remote(let key, let version)? = generation?.underlay { return (key, version) }
+        return generation?.origin.map { ($0.key, $0.version) }
     }
 
     /// What is sent with the content of another object.

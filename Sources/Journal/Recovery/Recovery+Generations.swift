@@ -82,6 +82,9 @@ extension Recovery {
         let isRecorded = facts?.0 ?? false
         let isNew = !generation.isSealed && (generation.underlay == .none || isRecorded && generation.isCutFromContent)
         let path = journal.stagingPath(id)
+        // Rows that cannot be understood are gone by now; of one that cannot be read nothing may be concluded.
+        let sizeBelow = try sizeBelow(generation)
+        let node = try tables.nodes("WHERE n.generation = ?", [.integer(id.value)]).first
         do throws(SystemError) {
             let file = try StagingFile(path)
             return Evidence(
@@ -91,17 +94,17 @@ extension Recovery {
                 file: file,
                 isNew: isNew,
                 written: isNew ? try file?.written(path, besides: generation.content.extents) ?? [] : [],
-                sizeBelow: try sizeBelow(generation),
-                node: try? tables.nodes("WHERE n.generation = ?", [.integer(id.value)]).first
+                sizeBelow: sizeBelow,
+                node: node
             )
         } catch {
             throw JournalError(system: error)
         }
     }
 
-    private func sizeBelow(_ generation: Generation) throws(SystemError) -> Int64? {
+    private func sizeBelow(_ generation: Generation) throws(JournalError) -> Int64? {
         guard case .generation(let below) = generation.underlay else { return nil }
-        return (try? tables.generation(below))?.size
+        return try tables.generation(below)?.size
     }
 
     private static func content(_ row: Row) throws(JournalError) -> ContentMap {

@@ -18,7 +18,8 @@ package struct MediaTypes: Sendable {
 
     /// Takes in a table in the form of mime.types(5): a type, white space, its extensions; `#` begins a comment.
     ///
-    /// Lines that are not of that form, or tell no more than that a file has bytes, are skipped; of two for one extension the first counts.
+    /// Lines that are not of that form, or tell no more than that a file has bytes, are skipped; of two for one
+    /// extension the first counts.
     package init(table: String) {
         for line in table.split(whereSeparator: \.isNewline) {
             let words = line.prefix { $0 != "#" }.split(whereSeparator: \.isWhitespace)
