@@ -28,6 +28,8 @@ package enum FileError: Error, Hashable, Sendable, CustomStringConvertible {
     case attributesTooLarge
     /// The caller's buffer is too small for an extended attribute.
     case bufferTooSmall
+    /// The file has as many names as one may have.
+    case tooManyLinks
     /// The file is larger than anything the remote may hold.
     case tooLarge
     /// The handle was opened for the other direction.
@@ -71,6 +73,7 @@ package enum FileError: Error, Hashable, Sendable, CustomStringConvertible {
         case .noAttribute: "no such attribute"
         case .attributesTooLarge: "the object has no room for these extended attributes"
         case .bufferTooSmall: "the buffer is too small"
+        case .tooManyLinks: "the file has too many names"
         case .tooLarge: "larger than an object may be"
         case .badHandle: "not open for this"
         }

@@ -47,7 +47,7 @@ extension FileSystem {
             let presence = try presence(path)
             switch presence {
             case .row: return true
-            case .absent: return false
+            case .absent, .link: return false
             case .remote(_, nil): try view.describe(path)
             case .remote(let entry, _): try view.validateForChange(entry)
             }

@@ -76,6 +76,7 @@ extension FileSystem {
         _ body: (DirectoryEntry) -> Bool
     ) -> Bool {
         let path = table.path(of: folder.number)
+        let links = path.flatMap { try? journal.linkedNames(in: $0) } ?? []
         while true {
             let items = stream.items(from: position - 2, count: Self.batch, on: ground?.listing)
             if items.isEmpty { return true }
@@ -88,7 +89,10 @@ extension FileSystem {
                         continue
                     }
                     if withStatus {
-                        entry.status = status(of: presence, folder.number, name, path.appending(name), ground.begun)
+                        entry.status =
+                            links.contains(name)
+                            ? status(ofLinked: name, folder.number, path.appending(name))
+                            : status(of: presence, folder.number, name, path.appending(name), ground.begun)
                     }
                 }
                 entry.number = entry.status?.number ?? table.child(folder.number, name)?.number
@@ -130,6 +134,24 @@ extension FileSystem {
         }
         guard let inode = present(presence, folder, name, path), table.retain(inode) else { return nil }
         return status(of: inode, at: path)
+    }
+
+    /// The same for a name of a file with several; of one that is not the first only where its inode is known by it.
+    private func status(
+        ofLinked name: ObjectKey,
+        _ folder: InodeNumber,
+        _ path: ObjectKey
+    ) -> InodeStatus? {
+        if let first = (try? firstName(of: path)) ?? nil {
+            guard let known = table.child(folder, name), table.path(of: known.number) == first, table.retain(known)
+            else { return nil }
+            return status(of: known, at: path)
+        }
+        guard let presence = try? self.presence(path), let inode = present(presence, folder, name, path) else {
+            return nil
+        }
+        noteLinks(inode, at: path)
+        return table.retain(inode) ? status(of: inode, at: path) : nil
     }
 
     private func status(of inode: Inode, at path: ObjectKey) -> InodeStatus {

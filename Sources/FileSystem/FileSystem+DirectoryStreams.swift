@@ -126,7 +126,7 @@ extension FileSystem {
 
     private static func type(_ presence: Presence) -> UInt32 {
         switch presence {
-        case .absent: 0
+        case .absent, .link: 0
         case .row(let row): row.attributes.mode & FileAttributes.typeMask
         case .remote(let entry, _) where entry.kind == .directory: FileAttributes.directoryType
         // An object of which only a listing is known may be a symbolic link.

@@ -36,6 +36,10 @@ extension FileSystem {
         }
         // A HEAD may find a version newer than the listing's, which may change again: not for ever.
         for attempt in 0..<4 {
+            if let first = try translating({ try firstName(of: path) }) {
+                if let inode = try findLinked(first, parent, name) { return inode }
+                continue
+            }
             let isFirst = attempt == 0
             let inode = try knowing(folder, name) { () throws(FileError) in
                 try known(parent, name, validated: isFirst)
@@ -64,7 +68,9 @@ extension FileSystem {
                 throw .noEntry
             }
             if validated, case .remote(let entry, _) = presence, entry.needsValidation { return nil }
-            return present(presence, parent, name, path)
+            let inode = present(presence, parent, name, path)
+            if let inode { noteLinks(inode, at: path) }
+            return inode
         }
     }
 

@@ -180,7 +180,7 @@ extension FileSystem {
         try namespace.shared { () throws(FileError) in
             guard let path = table.path(of: inode.number) else { return false }
             switch try presence(path) {
-            case .absent: return false
+            case .absent, .link: return false
             case .row(let node):
                 guard node.inodeKind == inode.kind, inode.follows(node), let generation = node.generation,
                     let content = try content(of: generation.id)

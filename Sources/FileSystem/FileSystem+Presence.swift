@@ -18,14 +18,25 @@ indirect enum Presence: Sendable {
     ///
     /// Without attributes while only a listing is known.
     case remote(CatalogEntry, FileAttributes?)
+    /// One more name of a file, whose first name is `to`: no folder.
+    case link(to: ObjectKey)
 
     var kind: Inode.Kind? {
         switch self {
         case .absent: nil
         case .row(let node): node.inodeKind
         case .remote(_, let attributes?): attributes.inodeKind
+        case .link: .file
         case .remote(let entry, nil): entry.kind == .directory ? .directory : .file
         }
+    }
+}
+
+extension Presence {
+    /// One more name of a file that has several.
+    var isLink: Bool {
+        if case .link = self { return true }
+        return false
     }
 }
 
@@ -35,7 +46,8 @@ extension JournalNode {
         case .file: attributes.isSpecial ? .special : .file
         case .directory: .directory
         case .symbolicLink: .symbolicLink
-        case .tombstone: nil
+        // Its file's inode is the one of the first name.
+        case .tombstone, .hardLink: nil
         }
     }
 
@@ -75,11 +87,14 @@ extension FileSystem {
     /// The same; `isBuried` becomes true where nothing is there because of a row.
     func presence(_ path: ObjectKey, _ isBuried: inout Bool) throws(FileError) -> Presence {
         try translating {
+            let link = try journal.linkedName(at: path)
+            if link?.isFirst == false, let first = try firstName(of: path) { return .link(to: first) }
             if let node = try journal.node(at: path) {
                 isBuried = node.isTombstone
                 return isBuried ? .absent : .row(node)
             }
             let (entry, isMissing) = try view.look(at: path)
+            if link != nil, entry != nil || isMissing { try followFirstName(at: path, entry) }
             if let entry, entry.kind != .absent { return .remote(entry, view.attributes(of: entry)) }
             // Not to know of a name is no reason to deny it.
             guard try entry != nil || isMissing || isLocalOnly(path.parent) else { throw FileError.unknown }
@@ -169,7 +184,7 @@ extension FileSystem {
     /// The inode for what is under a name, with its attributes known; nil when a HEAD is needed first.
     func present(_ presence: Presence, _ parent: InodeNumber, _ name: ObjectKey, _ path: ObjectKey) -> Inode? {
         switch presence {
-        case .absent: nil
+        case .absent, .link: nil
         case .row(let node): inode(for: node, parent, name)
         case .remote(_, nil): nil
         case .remote(let entry, let attributes?): inode(for: entry, attributes, path, parent, name)
@@ -190,7 +205,10 @@ extension FileSystem {
                 return open
             }
             let known = table.child(parent, name)
-            if let known, known.kind == kind, known.follows(node) { return known }
+            if let known, known.kind == kind, known.follows(node) {
+                table.place(known, parent, name)
+                return known
+            }
             // The file may have got another row since: it is not to lose its name to what it was.
             if !isNewest, let now = try? journal.node(at: node.path), now.sequence != node.sequence {
                 return inode(for: now, parent, name, isNewest: true)
@@ -215,7 +233,10 @@ extension FileSystem {
             let known = table.child(parent, name)
             if let known, known.kind == kind {
                 let entry = (try? recognized(entry, by: known)) ?? entry
-                if known.follows(entry, attributes, path) { return known }
+                if known.follows(entry, attributes, path) {
+                    table.place(known, parent, name)
+                    return known
+                }
             }
             // A write may have begun since the journal was looked at: the file is not to lose its name to what it was.
             if let row = try? journal.node(at: path) { return inode(for: row, parent, name) }
@@ -239,7 +260,7 @@ extension FileSystem {
         _ path: ObjectKey
     ) -> Bool {
         // The remote changed: who has the old one open may still write to it.
-        if let known, known.kind == .file {
+        if let known, known.kind == .file, table.path(of: known.number) == path {
             known.state.withLock { state in
                 if !state.isDetached { state.supersededAt = path }
             }
@@ -248,7 +269,8 @@ extension FileSystem {
     }
 
     func status(of inode: Inode) -> InodeStatus {
-        inode.state.withLock { state in
+        let links = linkCount(of: inode)
+        return inode.state.withLock { state in
             let size =
                 switch inode.kind {
                 case .file: state.content.map.size
@@ -264,7 +286,8 @@ extension FileSystem {
                 changed: times.changed(modified),
                 accessed: times.accessed(modified),
                 size: size,
-                isRemoved: state.isDetached
+                isRemoved: state.isDetached,
+                links: links
             )
         }
     }
@@ -277,7 +300,7 @@ extension FileSystem {
     /// False when it is not the inode's content any more, because the remote changed.
     func follow(_ inode: Inode, at path: ObjectKey) throws(FileError) -> Bool {
         switch try presence(path) {
-        case .absent: return false
+        case .absent, .link: return false
         case .row(let node):
             guard inode.kind == node.inodeKind else { return false }
             if try adoptUpload(inode, node) { return true }

@@ -66,7 +66,7 @@ extension RemoteView {
 extension InodeTable {
     /// The names that lead to an inode or to one below it.
     func names(at number: InodeNumber) -> [KnownName] {
-        let places = named
+        let places = allNamed
         var isBelow = [Self.rootNumber: false]
         isBelow[number] = true
         let parents = Dictionary(places.map { ($0.inode.number, $0.parent) }) { first, _ in first }

@@ -11,16 +11,61 @@ extension FileSystem {
     package func unlink(_ parent: InodeNumber, _ name: ObjectKey) throws(FileError) {
         try ensureWritable()
         let folder = try folder(parent)
-        try knowing([parent]) { knowledge throws(FileError) in
+        for _ in 0..<Self.looksAtHeir {
+            let heir = try heir(of: path(of: parent).appending(name))
+            if try unlink(folder, name, heir) { return onChange() }
+        }
+        throw .stale
+    }
+
+    /// False when the file would go on by another name than `heir` by now.
+    private func unlink(_ folder: Inode, _ name: ObjectKey, _ heir: Heir?) throws(FileError) -> Bool {
+        try knowing([folder.number]) { knowledge throws(FileError) in
             try namespace.alone { () throws(FileError) in
-                let path = try path(of: parent).appending(name)
-                guard let kind = try presence(path).kind else { throw .noEntry }
+                let path = try path(of: folder.number).appending(name)
+                guard try isHeir(heir, of: path) else { return false }
+                let presence = try presence(path)
+                guard let kind = presence.kind else { throw .noEntry }
                 guard kind != .directory else { throw .isDirectory }
-                try removeName(parent, name, path, knowledge)
+                if let heir {
+                    try removeFirstName(folder.number, name, path, knowledge, heir)
+                } else if case .link = presence {
+                    try removeLink(folder.number, name, path, knowledge)
+                } else {
+                    try removeName(folder.number, name, path, knowledge)
+                }
                 touchFolder(folder)
+                return true
             }
         }
-        onChange()
+    }
+
+    /// Removes one of several names of a file that is not the first.
+    private func removeLink(
+        _ parent: InodeNumber,
+        _ name: ObjectKey,
+        _ path: ObjectKey,
+        _ knowledge: Knowledge
+    ) throws(FileError) {
+        try keepFolder(path.parent, knowledge)
+        try translating { try journal.remove(at: path, remote: try view.state(of: path, as: knowledge)) }
+        table.remove(parent, name)?.state.withLock { $0.noteStatusChange() }
+    }
+
+    /// Removes the first of several names of a file.
+    private func removeFirstName(
+        _ parent: InodeNumber,
+        _ name: ObjectKey,
+        _ path: ObjectKey,
+        _ knowledge: Knowledge,
+        _ heir: Heir
+    ) throws(FileError) {
+        try keepFolder(path.parent, knowledge)
+        try handingOver(table.child(parent, name), to: heir) { () throws(FileError) in
+            try translating { try journal.remove(at: path, remote: try view.state(of: path, as: knowledge)) }
+        }
+        // Nobody has it open; it is found anew by its other name.
+        if heir.folder == nil, let inode = table.remove(parent, name) { detach(inode) }
     }
 
     package func removeDirectory(_ parent: InodeNumber, _ name: ObjectKey) throws(FileError) {

@@ -66,17 +66,27 @@ extension FileSystem {
     }
 
     private func moveFile(_ source: Inode, _ move: Move) throws(FileError) {
-        for look in 1...Self.maximumLooksBeforeReplacing {
+        for look in 1...Self.looksAtHeir {
+            let new = try paths(move).1
             // Outside of the lock, as it takes the disk's time.
-            try makeSafe(source, toReplace: try paths(move).1)
-            if try moveFile(source, move, isLastLook: look == Self.maximumLooksBeforeReplacing) { return }
+            try makeSafe(source, toReplace: new)
+            let heir = try heir(of: new)
+            if try moveFile(source, move, heir, isLastLook: look >= Self.maximumLooksBeforeReplacing) { return }
         }
+        throw .stale
     }
 
-    /// False when the file that has the new name has become one that must not be replaced like this.
-    private func moveFile(_ source: Inode, _ move: Move, isLastLook: Bool) throws(FileError) -> Bool {
+    /// False when the file that has the new name has become one that must not be replaced like this, or that would go on
+    /// by another name than `heir`.
+    private func moveFile(
+        _ source: Inode,
+        _ move: Move,
+        _ heir: Heir?,
+        isLastLook: Bool
+    ) throws(FileError) -> Bool {
         try namespace.alone { () throws(FileError) in
             let (old, new) = try paths(move)
+            guard try isHeir(heir, of: new) else { return false }
             guard let kind = try presence(old).kind else { throw .noEntry }
             guard kind != .directory else { throw .isDirectory }
             if let target = try presence(new).kind {
@@ -84,26 +94,56 @@ extension FileSystem {
                 guard target != .directory else { throw .isDirectory }
             }
             if old == new { return true }
+            if try areOfOneFile(old, new) { return true }
             if !isLastLook, try wouldExpose(source, at: new) { return false }
             try settle(move.parent, move.name, at: old)
             try keepFolder(old.parent, move.knowledge)
-            let target = table.child(move.newParent, move.newName)
-            let node = try keepingReadable(target, at: new) { () throws(FileError) in
-                try translating {
-                    try journal.rename(
-                        from: old,
-                        to: new,
-                        sourceRemote: try view.state(of: old, as: move.knowledge),
-                        targetRemote: try view.state(of: new, as: move.knowledge)
-                    )
-                }
-            }
-            let (moved, replaced) = table.move(move.parent, move.name, to: move.newParent, move.newName)
-            if let replaced { detach(replaced) }
-            if let moved, let node { _ = try adoptUpload(moved, node) }
-            moved?.wasMoved(node, to: new)
+            try replaceName(move, old, new, heir)
             try touchFolders(move)
             return true
+        }
+    }
+
+    /// Gives a file, or what has been found to be one of its names, the new name in place of what has that.
+    private func replaceName(
+        _ move: Move,
+        _ old: ObjectKey,
+        _ new: ObjectKey,
+        _ heir: Heir?
+    ) throws(FileError) {
+        let isLink = try presence(old).isLink
+        let replacesLink = try presence(new).isLink
+        let target = table.child(move.newParent, move.newName)
+        func rename() throws(FileError) -> JournalNode? {
+            try translating {
+                try journal.rename(
+                    from: old,
+                    to: new,
+                    sourceRemote: try view.state(of: old, as: move.knowledge),
+                    targetRemote: try view.state(of: new, as: move.knowledge)
+                )
+            }
+        }
+        // Of a file with several names only one goes.
+        let node =
+            if let heir {
+                try handingOver(target, to: heir, rename)
+            } else if replacesLink {
+                try rename()
+            } else {
+                try keepingReadable(target, at: new, rename)
+            }
+        let (moved, replaced) = table.move(move.parent, move.name, to: move.newParent, move.newName)
+        if replacesLink {
+            replaced?.state.withLock { $0.noteStatusChange() }
+        } else if let replaced, replaced !== moved, heir?.folder == nil {
+            detach(replaced)
+        }
+        if isLink {
+            moved?.state.withLock { $0.noteStatusChange() }
+        } else {
+            if let moved, let node { _ = try adoptUpload(moved, node) }
+            moved?.wasMoved(node, to: new)
         }
     }
 
@@ -169,7 +209,9 @@ extension FileSystem {
 
     /// Makes sure that the inode under a name stands for what is there now, or takes it off the name.
     private func settle(_ parent: InodeNumber, _ name: ObjectKey, at path: ObjectKey) throws(FileError) {
-        guard let inode = table.child(parent, name), try !follow(inode, at: path) else { return }
+        guard let inode = table.child(parent, name), try !presence(path).isLink, try !follow(inode, at: path) else {
+            return
+        }
         inode.state.withLock { state in
             if !state.isDetached { state.supersededAt = path }
         }
@@ -201,6 +243,7 @@ extension FileSystem {
             guard let one = try presence(first).kind, let two = try presence(second).kind else { throw .noEntry }
             guard one != .directory, two != .directory else { throw .invalidArgument }
             if first == second { return }
+            if try areOfOneFile(first, second) { return }
             try settle(parent, name, at: first)
             try settle(newParent, newName, at: second)
             try translating {
@@ -211,9 +254,7 @@ extension FileSystem {
                     secondRemote: try view.state(of: second, as: move.knowledge)
                 )
             }
-            let (here, there) = (table.child(parent, name), table.child(newParent, newName))
-            if let here { table.place(here, newParent, newName) }
-            if let there { table.place(there, parent, name) }
+            let (here, there) = table.exchange(newParent, newName, parent, name)
             try noteMoved(here, to: second)
             try noteMoved(there, to: first)
             try touchFolders(move)
@@ -222,7 +263,9 @@ extension FileSystem {
 
     /// Exchanges two things of which one at least is a folder.
     private func exchangeTrees(_ move: Move, _ mine: Inode, _ other: Inode) throws(FileError) {
-        let old = try (path(of: mine.number), path(of: other.number))
+        let old = try (
+            path(of: move.parent).appending(move.name), path(of: move.newParent).appending(move.newName)
+        )
         // Everything below moves with them, so everything below must be known.
         for (inode, path) in [(mine, old.0), (other, old.1)] where inode.kind == .directory {
             try learnTree(inode, at: path)
@@ -230,7 +273,8 @@ extension FileSystem {
         try namespace.alone { () throws(FileError) in
             let first = try path(of: move.parent).appending(move.name)
             let second = try path(of: move.newParent).appending(move.newName)
-            let kinds = (try presence(first).kind, try presence(second).kind)
+            let (one, two) = (try presence(first), try presence(second))
+            let kinds = (one.isLink ? mine.kind : one.kind, two.isLink ? other.kind : two.kind)
             guard (first, second) == old, kinds == (mine.kind, other.kind) else { throw .noEntry }
             if first == second { return }
             guard !first.isInside(second), !second.isInside(first) else { throw .invalidArgument }
@@ -265,10 +309,7 @@ extension FileSystem {
         _ first: ObjectKey,
         _ second: ObjectKey
     ) throws(FileError) {
-        let here = table.child(move.parent, move.name)
-        let there = table.child(move.newParent, move.newName)
-        if let here { table.place(here, move.newParent, move.newName) }
-        if let there { table.place(there, move.parent, move.name) }
+        let (here, there) = table.exchange(move.newParent, move.newName, move.parent, move.name)
         for (inode, path) in [(here, second), (there, first)] {
             guard inode?.kind == .directory else {
                 try noteMoved(inode, to: path)
@@ -286,6 +327,10 @@ extension FileSystem {
     }
 
     private func noteMoved(_ inode: Inode?, to path: ObjectKey) throws(FileError) {
+        if let inode, table.path(of: inode.number) != path {
+            // By another name than its first.
+            return inode.state.withLock { $0.noteStatusChange() }
+        }
         let node = try translating { try journal.node(at: path) }
         if let inode, let node { _ = try adoptUpload(inode, node) }
         inode?.wasMoved(node, to: path)
@@ -327,7 +372,7 @@ extension Inode {
     }
 
     /// The row of this file is `node` now; nil: it is as at the remote again.
-    fileprivate func wasMoved(_ node: JournalNode?, to path: ObjectKey) {
+    func wasMoved(_ node: JournalNode?, to path: ObjectKey) {
         state.withLock { state in
             state.noteStatusChange()
             state.node = node?.id

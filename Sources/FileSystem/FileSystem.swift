@@ -158,6 +158,7 @@ package final class FileSystem: Sendable {
 
     func inode(_ number: InodeNumber) throws(FileError) -> Inode {
         guard let inode = table[number] else { throw .stale }
+        followNames(of: inode)
         return inode
     }
 
@@ -227,6 +228,8 @@ package struct InodeStatus: Hashable, Sendable {
     package var size: Int64
     /// It has no name any more, and lives only while it is open.
     package var isRemoved: Bool
+    /// How many names a file has.
+    package var links = 1
     /// How many folders are in a folder; nil while that is unknown, and of anything else.
     package var subfolders: Int?
 }

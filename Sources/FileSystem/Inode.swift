@@ -92,6 +92,8 @@ final class Inode: Sendable {
     let number: InodeNumber
     let kind: Kind
     let state: Lock<State>
+    /// The number by which the journal knows a file that has several names, or had; 0: there was never more than one.
+    let linkedFile = Atomic<Int64>(0)
     /// Something of it went through the kernel's memory; never false again.
     let mayHavePages = Atomic<Bool>(false)
     /// Held across journal commits of this file's content, so that they happen in order.

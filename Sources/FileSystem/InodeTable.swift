@@ -24,6 +24,8 @@ final class InodeTable: Sendable {
         let inode: Inode
         /// nil for the root and for what was removed or replaced.
         var place: Place?
+        /// The other names of a file with several; the path is made of the first one, `place`.
+        var links: [Place] = []
         /// How often the kernel was told of it and has not forgotten yet.
         var lookups: UInt64
         /// Records below it, whose paths need it.
@@ -116,14 +118,35 @@ final class InodeTable: Sendable {
         state.withLock { state in
             let place = Place(parent: parent, name: name)
             guard let record = state.records[inode.number], record.place != place else { return }
-            Self.displace(place, &state)
-            if let old = record.place {
+            if record.links.contains(place) {
+                // Another name becomes the first one.
+                state.records[inode.number]?.links.removeAll { $0 == place }
+            } else {
+                Self.displace(place, &state)
+                state.places[place] = inode.number
+                state.records[parent]?.children += 1
+            }
+            if let old = state.records[inode.number]?.place {
                 state.places[old] = nil
                 state.records[old.parent]?.children -= 1
             }
-            state.places[place] = inode.number
             state.records[inode.number]?.place = place
+        }
+    }
+
+    /// Gives an inode one more name, replacing what stood there; false when the inode was forgotten just now.
+    func addName(_ inode: Inode, _ parent: InodeNumber, _ name: ObjectKey) -> Bool {
+        state.withLock { state in
+            let place = Place(parent: parent, name: name)
+            guard let record = state.records[inode.number] else { return false }
+            if record.place == place || record.links.contains(place) { return true }
+            Self.displace(place, &state)
+            // What stood there may have been the last that kept it.
+            guard state.records[inode.number] != nil else { return false }
+            state.places[place] = inode.number
+            state.records[inode.number]?.links.append(place)
             state.records[parent]?.children += 1
+            return true
         }
     }
 
@@ -186,13 +209,41 @@ final class InodeTable: Sendable {
             let replaced = state.places[new].flatMap { state.records[$0]?.inode }
             Self.displace(new, &state)
             guard let number = state.places.removeValue(forKey: old) else { return (nil, replaced) }
-            state.places[new] = number
-            state.records[number]?.place = new
-            state.records[newParent]?.children += 1
-            state.records[parent]?.children -= 1
+            Self.settle(number, from: old, at: new, &state)
             Self.collect(parent, &state)
             return (state.records[number]?.inode, replaced)
         }
+    }
+
+    /// Puts what stands under two names under each other's.
+    ///
+    /// Returns what is under the first and what is under the second then.
+    func exchange(
+        _ parent: InodeNumber,
+        _ name: ObjectKey,
+        _ newParent: InodeNumber,
+        _ newName: ObjectKey
+    ) -> (first: Inode?, second: Inode?) {
+        state.withLock { state in
+            let old = Place(parent: parent, name: name)
+            let new = Place(parent: newParent, name: newName)
+            let (one, two) = (state.places.removeValue(forKey: old), state.places.removeValue(forKey: new))
+            if let one { Self.settle(one, from: old, at: new, &state) }
+            if let two { Self.settle(two, from: new, at: old, &state) }
+            return (two.flatMap { state.records[$0]?.inode }, one.flatMap { state.records[$0]?.inode })
+        }
+    }
+
+    /// Puts an inode under another name in place of one that is no place's any more.
+    private static func settle(_ number: InodeNumber, from old: Place, at new: Place, _ state: inout State) {
+        state.places[new] = number
+        if state.records[number]?.place == old {
+            state.records[number]?.place = new
+        } else if let index = state.records[number]?.links.firstIndex(of: old) {
+            state.records[number]?.links[index] = new
+        }
+        state.records[new.parent]?.children += 1
+        state.records[old.parent]?.children -= 1
     }
 
     /// All inodes that have a name, with their places.
@@ -204,12 +255,25 @@ final class InodeTable: Sendable {
         }
     }
 
+    /// The same with all the names of files that have several.
+    var allNamed: [(inode: Inode, parent: InodeNumber, name: ObjectKey)] {
+        state.withLock { state in
+            state.records.values.flatMap { record in
+                (record.links + (record.place.map { [$0] } ?? [])).map { (record.inode, $0.parent, $0.name) }
+            }
+        }
+    }
+
     /// All inodes, for sealing at the end.
     var all: [Inode] { state.withLock { $0.records.values.map { $0.inode } } }
 
     private static func displace(_ place: Place, _ state: inout State) {
         guard let number = state.places.removeValue(forKey: place) else { return }
-        state.records[number]?.place = nil
+        if state.records[number]?.place == place {
+            state.records[number]?.place = nil
+        } else {
+            state.records[number]?.links.removeAll { $0 == place }
+        }
         state.records[place.parent]?.children -= 1
         collect(number, &state)
         collect(place.parent, &state)
@@ -220,6 +284,11 @@ final class InodeTable: Sendable {
         guard var number = first else { return }
         while number != rootNumber, let record = state.records[number], record.lookups == 0, record.children <= 0 {
             state.records[number] = nil
+            for link in record.links {
+                state.places[link] = nil
+                state.records[link.parent]?.children -= 1
+                collect(link.parent, &state)
+            }
             guard let place = record.place else { return }
             state.places[place] = nil
             state.records[place.parent]?.children -= 1

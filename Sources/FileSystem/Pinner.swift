@@ -4,6 +4,7 @@
 internal import Base
 internal import BlockCache
 internal import Catalog
+internal import Journal
 internal import ObjectStore
 internal import Platform
 internal import Synchronization
@@ -97,7 +98,10 @@ final class Pinner: Sendable {
         for (index, path) in list.paths.enumerated() where !isStopping {
             do throws(FileError) {
                 try collect(path) { entry in
-                    guard let version = entry.version, targets.count < Self.maximumFiles else { return }
+                    let entry = read(entry)
+                    guard let version = entry.version, targets.count < Self.maximumFiles,
+                        targets[entry.path]?.pins.last != index
+                    else { return }
                     progress[index].files += 1
                     progress[index].bytesTotal += version.size
                     targets[entry.path, default: Target(version: version, pins: [])].pins.append(index)
@@ -116,6 +120,14 @@ final class Pinner: Sendable {
         whole.withLock { $0 = $0.filter { kept.contains($0.key) } }
         if isWhole, !isStopping { cache.releaseHeld(except: kept) }
         return tell(progress)
+    }
+
+    /// The object that a file is read from: of one with several names that by the first.
+    private func read(_ entry: CatalogEntry) -> CatalogEntry {
+        guard let first = (try? view.journal.linked(at: entry.path)?.first) ?? nil,
+            let known = (try? view.entry(first)) ?? nil, known.kind == .file
+        else { return entry }
+        return known
     }
 
     /// How many names are taken from the catalog at once.

@@ -29,6 +29,7 @@ extension FileError {
         case .noAttribute: ENODATA
         case .attributesTooLarge: ENOSPC
         case .bufferTooSmall: ERANGE
+        case .tooManyLinks: EMLINK
         case .tooLarge: EFBIG
         case .badHandle: EBADF
         case .stale: ESTALE

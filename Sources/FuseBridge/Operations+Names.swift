@@ -82,9 +82,9 @@ extension Operations {
                 )
             }
         }
-        table.link = { raw, _, _, _ in
-            // An object has one name.
-            if let raw { _ = fuse_reply_err(raw, EPERM) }
+        table.link = { raw, number, parent, text in
+            guard let request = Request(raw) else { return }
+            request.entry { () throws(FileError) in try request.fileSystem.link(number, parent, name(text)) }
         }
     }
 

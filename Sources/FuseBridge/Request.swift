@@ -116,7 +116,7 @@ extension InodeStatus {
         result.st_ino = UInt(number)
         result.st_mode = attributes.mode
         // A folder's `.` and those of its subfolders; 1 says "unknown" to find(1) and others.
-        result.st_nlink = isRemoved ? 0 : subfolders.map { UInt($0) + 2 } ?? 1
+        result.st_nlink = isRemoved ? 0 : subfolders.map { UInt($0) + 2 } ?? UInt(links)
         result.st_uid = attributes.uid
         result.st_gid = attributes.gid
         result.st_rdev = UInt(attributes.device)

@@ -24,6 +24,8 @@ package final class Journal: Sendable {
     private let identity: [UInt64]?
     let begun = Atomic<Int>(0)
     let newFiles = NewFiles()
+    /// Some file may have several names; never false again.
+    let mayHaveLinks = Atomic<Bool>(false)
 
     /// Opens the journal in a volume's state directory, creating both when missing.
     ///
@@ -43,6 +45,10 @@ package final class Journal: Sendable {
         writer = try Database(path: path, migrations: Schema.migrations)
         reader = try Database(path: path)
         identity = Self.identity(of: path)
+        let hasLinks = try reader.read { connection throws(JournalError) in
+            try connection.exists("SELECT 1 FROM link", [])
+        }
+        mayHaveLinks.store(hasLinks, ordering: .relaxed)
     }
 
     /// Whether another database has the name by now: the mount found this one damaged.

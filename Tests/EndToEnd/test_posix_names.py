@@ -2,7 +2,6 @@
 # Copyright the Moorage authors
 """Making, finding, moving and removing names, as the manual pages and POSIX have it, with the local disk as the judge."""
 
-import errno
 import os
 import stat
 
@@ -330,17 +329,3 @@ def test_following_links(posix):
         return results, look("d/file"), look("chain"), attempt(os.listdir, "folder"), attempt(os.unlink, "folder/file")
 
     posix.compare(case)
-
-
-def test_hard_links_are_refused(posix):
-    def refused(path):
-        with pytest.raises(PermissionError) as caught:
-            os.link(path, path + "-2", follow_symlinks=False)
-        return caught.value.errno
-
-    base = posix.mount / "links"
-    os.mkdir(base)
-    for kind in ("file", "symlink", "fifo", "socket", "directory"):
-        make(kind, os.path.join(base, kind))
-        assert refused(os.path.join(base, kind)) == errno.EPERM
-    assert sorted(os.listdir(base)) == ["directory", "fifo", "file", "socket", "symlink"]

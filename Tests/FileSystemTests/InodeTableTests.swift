@@ -51,4 +51,43 @@ import Testing
         table.forget(inode.number, count: 2)
         #expect(table[inode.number] == nil)
     }
+
+    @Test func aFileWithSeveralNamesIsOne() throws {
+        let (inode, other) = (add("a"), add("other"))
+        let root = InodeTable.rootNumber
+        #expect(table.addName(inode, root, ObjectKey("b")) && table.addName(inode, root, ObjectKey("other")))
+        #expect(table[other.number] === other, "the kernel still knows it")
+        #expect(table.child(root, ObjectKey("b")) === inode && table.child(root, ObjectKey("other")) === inode)
+        #expect(table.path(of: inode.number) == ObjectKey("a"))
+        #expect(
+            table.move(root, ObjectKey("b"), to: root, ObjectKey("c")).moved === inode
+                && table.child(root, ObjectKey("b")) == nil
+        )
+        // The first name goes, another takes its place.
+        table.place(inode, root, ObjectKey("c"))
+        #expect(table.child(root, ObjectKey("a")) == nil && table.path(of: inode.number) == ObjectKey("c"))
+        #expect(table.remove(root, ObjectKey("other")) === inode && table.path(of: inode.number) == ObjectKey("c"))
+    }
+
+    @Test func namesOfFilesChangePlaces() throws {
+        let (one, two) = (add("one"), add("two"))
+        let root = InodeTable.rootNumber
+        #expect(table.addName(one, root, ObjectKey("link")))
+        let (first, second) = table.exchange(root, ObjectKey("link"), root, ObjectKey("two"))
+        #expect(first === two && second === one)
+        #expect(table.path(of: two.number) == ObjectKey("link") && table.path(of: one.number) == ObjectKey("one"))
+        #expect(table.child(root, ObjectKey("two")) === one)
+    }
+
+    @Test func allNamesGoWithAFileThatIsForgotten() throws {
+        let root = InodeTable.rootNumber
+        let inode = add("a")
+        #expect(table.addName(inode, root, ObjectKey("b")))
+        table.forget(inode.number, count: 2)
+        for number in 0..<2 * InodeTable.forgottenLimit { table.forget(add("\(number)").number, count: 2) }
+        #expect(
+            table[inode.number] == nil && table.child(root, ObjectKey("a")) == nil
+                && table.child(root, ObjectKey("b")) == nil
+        )
+    }
 }

@@ -22,7 +22,7 @@ import Testing
         guard Self.only == nil else { return }
         for event in [
             "create", "write", "truncate", "chmod", "unlink", "mkdir", "rmdir", "rename", "mvdir", "symlink",
-            "exchange",
+            "exchange", "link", "copy-link",
             "begin", "hydrate", "commit", "land", "fail", "abort", "complete", "delete", "delete-marker", "put-marker",
             "412", "completed-settled", "completed-hasMore", "release", "check", "check-some",
         ] {
@@ -84,7 +84,7 @@ import Testing
             }
             try world.finish()
         } catch {
-            let steps = world.trace.suffix(60).joined(separator: "\n  ")
+            let steps = world.trace.suffix(200).joined(separator: "\n  ")
             Issue.record("seed \(seed): \(error)\n  \(steps)\n\((try? world.describe()) ?? "")")
             throw error
         }

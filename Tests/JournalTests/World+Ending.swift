@@ -40,7 +40,7 @@ extension World {
             let new = offset < file.content.count ? file.content[offset] : 0
             guard byte == old || byte == new else { throw Failure("\(path): a strange byte at \(offset)") }
         }
-        model[path] = entry
+        setModel(path, entry)
     }
 
     /// Closes everything and lets the flusher work until the remote is what the user sees.
@@ -58,6 +58,7 @@ extension World {
         guard staging.isEmpty else { throw Failure("staging files are left: \(staging)") }
         let end = try journal.unsettledNodes(through: .max)
         guard end.isEmpty else { throw Failure("rows are left") }
+        try checkRemote()
     }
 
     private func isSettled() throws -> Bool {

@@ -37,6 +37,7 @@ extension World {
         case .tombstone where blockers.isEmpty: try delete(node)
         case .directory where blockers.isEmpty: try putDirectory(node)
         case .file, .symbolicLink: try begin(node, blockers)
+        case .hardLink where blockers.isEmpty: try copyLink(node)
         default: break
         }
     }

@@ -10,17 +10,18 @@ import TestSupport
 extension World {
     /// Does one random thing as the mount does it, when it is possible.
     func mountStep() throws {
-        switch random.below(20) {
+        switch random.below(21) {
         case 0...2: try create()
-        case 3...6: try write()
-        case 7: try truncate()
-        case 8...9: try close()
-        case 10: try synchronize()
+        case 3...5: try write()
+        case 6...7: try truncate()
+        case 8: try close()
+        case 9...10: try synchronize()
         case 11...12: try changeAttributes()
         case 13: try remove()
         case 14: try makeDirectory()
         case 15: try removeDirectory()
         case 16...17: try rename()
+        case 19: try linkFile()
         case 18: try random.chance(50) ? link() : exchange()
         default: try renameDirectory()
         }
@@ -39,7 +40,7 @@ extension World {
     }
 
     /// A path in an existing folder with nothing at it.
-    private func freePath() -> ObjectKey? {
+    func freePath() -> ObjectKey? {
         guard let folder = random.pick(directories + [.root]), let name = random.pick(Self.names) else { return nil }
         let path = folder.appending(ObjectKey(name))
         return model[path] == nil && path.bytes.count < 12 ? path : nil
@@ -67,8 +68,8 @@ extension World {
     }
 
     private func write() throws {
-        guard let path = random.pick(files) else { return }
-        note("write \(path)")
+        guard let path = try random.pick(files).map(first) else { return }
+        note("write \(allNames(of: path))")
         try openForWriting(path)
         try writeRandomly(path)
         if random.chance(60) { try seal(path) }
@@ -106,8 +107,8 @@ extension World {
     }
 
     private func truncate() throws {
-        guard let path = random.pick(files) else { return }
-        note("truncate \(path)")
+        guard let path = try random.pick(files).map(first) else { return }
+        note("truncate \(allNames(of: path))")
         let cutsAll = random.chance(40)
         try openForWriting(path, replacing: cutsAll)
         if cutsAll { try setAside(path) }
@@ -137,12 +138,12 @@ extension World {
     func updateModel(_ path: ObjectKey, _ content: [UInt8], _ modified: Timestamp?) {
         guard case .file(_, var attributes) = model[path] else { return }
         if let modified { attributes.modified = modified }
-        model[path] = .file(content, attributes)
+        setModel(path, .file(content, attributes))
     }
 
     private func close() throws {
         guard let path = random.pick(open.keys.sorted()) else { return }
-        note("close \(path)")
+        note("close \(allNames(of: path))")
         try seal(path)
     }
 
@@ -163,7 +164,7 @@ extension World {
     /// fsync.
     private func synchronize() throws {
         guard let path = random.pick(open.keys.sorted()), var file = open[path] else { return }
-        note("fsync \(path)")
+        note("fsync \(allNames(of: path))")
         let modified = Timestamp(seconds: tick())
         guard try journal.record(file.node, file.generation, content: file.map, modified: modified, durable: true)
         else {
@@ -175,8 +176,8 @@ extension World {
     }
 
     private func changeAttributes() throws {
-        guard let path = random.pick(model.keys.sorted()), let entry = model[path] else { return }
-        note("chmod \(path)")
+        guard let path = try random.pick(model.keys.sorted()).map(first), let entry = model[path] else { return }
+        note("chmod \(allNames(of: path))")
         let changes = AttributeChanges(
             permissions: random.chance(50) ? random.pick([0o600, 0o644, 0o755]) : nil,
             modified: random.chance(50) ? Timestamp(seconds: tick()) : nil,
@@ -184,19 +185,22 @@ extension World {
         )
         try journal.setAttributes(at: path, remote: remoteState(path), changes)
         switch entry {
-        case .file(let content, let old): model[path] = .file(content, old.applying(changes))
-        case .link(let target, let old): model[path] = .link(target, old.applying(changes))
+        case .file(let content, let old): setModel(path, .file(content, old.applying(changes)))
+        case .link(let target, let old): setModel(path, .link(target, old.applying(changes)))
         case .directory(let old): model[path] = .directory(old.applying(changes))
         }
     }
 
     private func remove() throws {
         guard let path = random.pick(filesAndLinks) else { return }
-        note("unlink \(path)")
+        note("unlink \(allNames(of: path))")
+        let heir = try journal.heir(of: path)
         try keepingFolder(of: path) {
             try journal.remove(at: path, remote: remoteState(path))
             model[path] = nil
-            open[path] = nil
+            fileOf[path] = nil
+            let file = open.removeValue(forKey: path)
+            if let heir { open[heir] = file }
         }
     }
 
@@ -233,7 +237,9 @@ extension World {
     private func rename() throws {
         guard let source = random.pick(filesAndLinks) else { return }
         guard let target = random.chance(50) ? freePath() : random.pick(filesAndLinks), target != source else { return }
-        note("rename \(source) \(target)")
+        if let file = fileOf[source], fileOf[target] == file { return }
+        note("rename \(allNames(of: source)) \(allNames(of: target))")
+        let heir = try journal.heir(of: target)
         try keepingFolder(of: source) {
             try journal.rename(
                 from: source,
@@ -242,7 +248,10 @@ extension World {
                 targetRemote: remoteState(target)
             )
             model[target] = model.removeValue(forKey: source)
-            open[target] = open.removeValue(forKey: source)
+            fileOf[target] = fileOf.removeValue(forKey: source)
+            let (moved, replaced) = (open.removeValue(forKey: source), open.removeValue(forKey: target))
+            open[target] = moved
+            if let heir { open[heir] = replaced }
         }
     }
 
@@ -252,7 +261,8 @@ extension World {
         else { return }
         let folders = directories
         if folders.contains(first) || folders.contains(second) { return try exchangeTrees(first, second) }
-        note("exchange \(first) \(second)")
+        if let file = fileOf[first], fileOf[second] == file { return }
+        note("exchange \(allNames(of: first)) \(allNames(of: second))")
         try journal.exchange(
             first,
             second,
@@ -261,6 +271,7 @@ extension World {
         )
         (model[first], model[second]) = (model[second], model[first])
         (open[first], open[second]) = (open[second], open[first])
+        (fileOf[first], fileOf[second]) = (fileOf[second], fileOf[first])
     }
 
     private func exchangeTrees(_ first: ObjectKey, _ second: ObjectKey) throws {
@@ -284,14 +295,16 @@ extension World {
         let twos = [second] + children(of: second)
         let moves =
             ones.map { ($0, $0.moved(from: first, to: second)) } + twos.map { ($0, $0.moved(from: second, to: first)) }
-        let (oldModel, oldOpen) = (model, open)
+        let (oldModel, oldOpen, oldFiles) = (model, open, fileOf)
         for (path, _) in moves {
             model[path] = nil
             open[path] = nil
+            fileOf[path] = nil
         }
         for case (let path, let moved?) in moves {
             model[moved] = oldModel[path]
             open[moved] = oldOpen[path]
+            fileOf[moved] = oldFiles[path]
         }
     }
 
@@ -313,6 +326,7 @@ extension World {
                 guard let moved = path.moved(from: source, to: target) else { continue }
                 model[moved] = model.removeValue(forKey: path)
                 open[moved] = open.removeValue(forKey: path)
+                fileOf[moved] = fileOf.removeValue(forKey: path)
             }
         }
     }

@@ -21,7 +21,7 @@ extension World {
         note("sync")
         try synchronizeClosed()
         var point = DurablePoint(model: model, log: try logSize())
-        for path in open.keys { point.model[path] = nil }
+        for path in open.keys.flatMap(names) { point.model[path] = nil }
         return point
     }
 
@@ -49,6 +49,7 @@ extension World {
         other.journal = try Journal.recovering(directory: target, boot: "two").journal
         other.model = [:]
         for path in try other.visiblePaths() { other.model[path] = try other.view(path) }
+        try other.learnLinks()
         return other
     }
 

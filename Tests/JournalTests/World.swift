@@ -43,7 +43,10 @@ final class World {
     var objects: [ObjectKey: Object] = [:]
     var markers: [ObjectKey: FileAttributes] = [:]
     var model: [ObjectKey: Entry] = [:]
+    /// By the first name of a file with several.
     var open: [ObjectKey: OpenFile] = [:]
+    /// Of names of files that had several, which file that is.
+    var fileOf: [ObjectKey: Int] = [:]
     /// A file made by the last step and not closed, which may have no row yet.
     var newest: ObjectKey?
     /// Commits that the remote has made and the journal does not know of.
@@ -159,9 +162,11 @@ final class World {
     // MARK: what a reader sees
 
     func view(_ path: ObjectKey) throws -> Entry? {
+        if let first = try journal.linked(at: path)?.first { return try view(first) }
         guard let node = try journal.node(at: path) else { return viewRemote(path) }
         switch node.kind {
         case .tombstone: return nil
+        case .hardLink: throw Failure("\(path): a further name of no file")
         case .directory: return .directory(node.attributes)
         case .symbolicLink:
             if let target = node.target { return .link(target, node.attributes) }

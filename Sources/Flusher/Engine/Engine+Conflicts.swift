@@ -165,7 +165,7 @@ extension ConflictChoice {
 
 extension FileAttributes {
     /// The attributes of a copy of ours, which has them all, or of what somebody put in its place.
-    fileprivate init(_ metadata: ObjectMetadata, _ version: ObjectVersion) {
+    init(_ metadata: ObjectMetadata, _ version: ObjectVersion) {
         self.init(
             mode: metadata.mode ?? FileAttributes.regularType | 0o644,
             uid: metadata.uid ?? getuid(),

@@ -95,7 +95,10 @@ extension Engine {
         for session in sessions(selection) {
             refresh(session.id)
             let sequence = try session.journal.currentSequence()
-            let nodes = try unsettled(session, sequence) { selection.meansWhatBecame($0, in: session.id) }
+            let names = try session.journal.namesOfFiles(atOrBelow: selection.paths.map { ObjectKey($0) })
+            let nodes = try unsettled(session, sequence) { row in
+                selection.meansWhatBecame(row, in: session.id) || names.contains(row.path)
+            }
             guard !nodes.isEmpty else { continue }
             noteOverridden(nodes, session, &overridden)
             force(nodes, session)
@@ -118,9 +121,10 @@ extension Engine {
         do throws(JournalError) {
             let known = Dictionary(share.remaining.map { ($0.id, $0.path) }) { first, _ in first }
             let (id, meant) = (share.session.id, share.meant)
+            let names = try share.session.journal.namesOfFiles(atOrBelow: selection.paths.map { ObjectKey($0) })
             // A row that was moved meanwhile is meant as before.
             share.remaining = try unsettled(share.session, share.sequence) { row in
-                selection.meansWhatBecame(row, in: id) || meant.contains(row.id)
+                selection.meansWhatBecame(row, in: id) || meant.contains(row.id) || names.contains(row.path)
             }
             share.meant.formUnion(share.remaining.map(\.id))
             // What turned up later under the same call is hurried too, also a row that became a conflict copy, and what

@@ -171,6 +171,7 @@ extension UploadReport {
         switch node.kind {
         case .tombstone: .delete
         case .directory: .mkdir
+        case .hardLink: .copy
         case .file, .symbolicLink: node.generation?.wholeRemote != nil ? .copy : .put
         }
     }

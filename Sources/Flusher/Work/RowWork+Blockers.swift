@@ -18,6 +18,7 @@ extension RowWork {
             case .arrival(let other): throw .blocked(other, "what has its old content now is not at the remote yet")
             case .descendant(let other): try waitInCircle(other, of: node, "something in it must go first")
             case .ancestor(let other): try waitInCircle(other, of: node, "a folder above it is a file at the remote")
+            case .link(let other): throw .blocked(other, "its file is sent by another name first")
             case .folder(let other): throw .blocked(other, "a folder above it is made first")
             }
         }

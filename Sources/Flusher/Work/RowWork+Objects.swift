@@ -171,7 +171,9 @@ extension RowWork {
     private func carryCache(_ transfer: Transfer, _ node: JournalNode, _ version: ObjectVersion) {
         guard let transfer = session.transfer(transfer.id), transfer.composition != nil || transfer.method == .copy,
             let generation = node.generation, generation.id == transfer.generation,
-            case .remote(let key, let old) = generation.underlay
+            case .remote(let key, let old) = generation.underlay,
+            // By its other names a file is read as what is cached of the first.
+            (try? session.journal.firstName(of: transfer.key)) ?? nil == nil
         else { return }
         let extents = generation.content.extents
         var changed = extents

@@ -64,6 +64,9 @@ struct RowWork {
             // Moved while it was being sent: what the remote has of it is not thrown away.
             return try finishElsewhere(transfer, node)
         }
+        if node.generation != nil {
+            try journal { (journal) throws(JournalError) in try journal.recallCopies(of: node.path) }
+        }
         try clearBlockers(of: node)
         if node.base == .unknown { return try learnBase(of: node) }
         try awaitDoubts(node)
@@ -71,6 +74,7 @@ struct RowWork {
         case .tombstone: try removeFromRemote(node)
         case .directory: try makeFolder(node)
         case .file, .symbolicLink: try makeObject(node)
+        case .hardLink: try makeLink(node)
         }
     }
 

@@ -21,6 +21,8 @@ package enum Blocker: Hashable, Sendable {
     case descendant(NodeID)
     /// A folder above it still has, at the remote, an object by the folder's own name.
     case ancestor(NodeID)
+    /// It is one more name of a file whose first name's row is to be at the remote first.
+    case link(NodeID)
     /// A folder above it is to get its marker first: with what is to be deleted an implied folder would vanish.
     case folder(NodeID)
 }
@@ -29,7 +31,8 @@ extension Blocker {
     /// The row that must go first, if it is one.
     package var row: NodeID? {
         switch self {
-        case .source(let id), .arrival(let id), .descendant(let id), .ancestor(let id), .folder(let id): id
+        case .source(let id), .arrival(let id), .descendant(let id), .ancestor(let id), .folder(let id), .link(let id):
+            id
         case .open, .transfer, .generation: nil
         }
     }
@@ -76,6 +79,7 @@ extension Tables {
     /// The rows that must do something first.
     fileprivate func rowsInTheWay(of node: JournalNode) throws(JournalError) -> [Blocker] {
         var result = try readers(of: node)
+        if node.kind == .hardLink, let first = try firstRow(ofLink: node.path) { result.append(.link(first)) }
         if node.kind != .directory {
             result += try someDescendants(of: node.path).map { .descendant($0) }
         }
@@ -87,6 +91,12 @@ extension Tables {
             result.append(.ancestor(ancestor))
         }
         return result
+    }
+
+    /// The row of the first name of a file that has another one at `path`.
+    private func firstRow(ofLink path: ObjectKey) throws(JournalError) -> NodeID? {
+        guard let link = try linkedName(at: path), let first = try firstName(of: link.file) else { return nil }
+        return try node(at: first.path)?.id
     }
 
     /// Whether a row waits, through others perhaps, for another one.

@@ -47,7 +47,8 @@ extension Journal {
             let owner = try tables.node(transfer.node)
             if let owner, owner.path != transfer.key { try tables.sentBeforeMove(owner, transfer, version) }
             guard let row = try tables.node(at: transfer.key) else { return .unclaimed }
-            return try tables.sent(row, transfer, version, hasAttributes)
+            let completion = try tables.sent(row, transfer, version, hasAttributes)
+            return try tables.noteSentLink(row, transfer, version, completion)
         }
     }
 
@@ -162,7 +163,9 @@ extension Tables {
         let showing = try connection.all(sql, [.integer(sent.value)]) { GenerationID($0.integer(0)) }
         for id in showing { try setUnderlay(id, .remote(transfer.key, version)) }
         let source = try generation(sent)?.wholeRemote
-        if let source { try moveArrivals(from: source, to: (transfer.key, version)) }
+        if let source, try linkedName(at: transfer.key)?.isFirst ?? true {
+            try moveArrivals(from: source, to: (transfer.key, version))
+        }
         if let source, source.key == transfer.key {
             // A copy onto itself: whoever shows the bytes by their old version finds them under the new one.
             try connection.run(

@@ -19,6 +19,12 @@ extension Journal {
         try write { tables throws(JournalError) in
             guard var row = try tables.node(node.id), row.path == node.path else { return nil }
             guard row.kind == .file || row.kind == .symbolicLink else { return nil }
+            if let link = try tables.linkedName(at: row.path), !link.isFirst {
+                // The file is there by its other names; this one is of somebody else's from now on.
+                try tables.separate(link)
+                try tables.delete(row)
+                return nil
+            }
             // A copy that is uploaded has no row any more.
             if try tables.connection.exists("SELECT 1 FROM conflict WHERE copy = ?", [.key(copy)]) {
                 throw JournalError(.constraint, "journal: the name of the copy is taken")
@@ -29,6 +35,7 @@ extension Journal {
             row.conflictOf = node.path
             row.schedule = row.schedule.wishes
             try tables.update(row)
+            try tables.moveLink(from: node.path, to: copy)
             try tables.connection.run(
                 """
                 INSERT INTO conflict (path, copy, detected_at, remote, tag, size, modified)
@@ -49,6 +56,7 @@ extension Journal {
     package func cancel(_ id: NodeID) throws(JournalError) -> Bool {
         try write { tables throws(JournalError) in
             guard let row = try tables.node(id), !row.isOpen else { return false }
+            if try tables.hasLinks(), try tables.cancelLink(row) { return true }
             if let source = try tables.origin(of: row.generation), let buried = try tables.node(at: source.key),
                 buried.isTombstone
             {

@@ -188,7 +188,7 @@ extension JournalCounts {
     fileprivate mutating func add(_ row: Row) {
         let count = Int(row.integer(1))
         switch NodeKind(rawValue: row.integer(0)) {
-        case .file, .symbolicLink:
+        case .file, .symbolicLink, .hardLink:
             files += count
             bytes += row.integer(2)
         case .directory: directories += count

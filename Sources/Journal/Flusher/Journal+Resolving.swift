@@ -62,10 +62,11 @@ extension Change {
     ) throws(JournalError) {
         if let row {
             guard row.kind == .file || row.kind == .symbolicLink else { return }
-            return try bury(conflict.copy, try vacate(row, .absent))
+            return try bury(row.path, try vacate(row.path, .absent))
         }
-        guard case .file(let version, _, _) = try copyRemote() else { return }
-        try bury(conflict.copy, Observation(.file(version, FileAttributes.none)))
+        let remote = try copyRemote()
+        guard case .file = remote else { return }
+        try bury(conflict.copy, try vacate(conflict.copy, remote))
     }
 
     /// Moves the copy to the conflict's path; returns why not.

@@ -59,7 +59,7 @@ extension Journal {
 
 extension Change {
     /// A row for a path with nothing local on it, in place of a tombstone if there is one; not inserted.
-    fileprivate func newNode(
+    func newNode(
         at path: ObjectKey,
         _ kind: NodeKind,
         _ attributes: FileAttributes,

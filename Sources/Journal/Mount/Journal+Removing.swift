@@ -15,6 +15,7 @@ extension Journal {
     ) throws(JournalError) {
         try change(at: now) { change throws(JournalError) in
             let remote = try remote()
+            try change.leaveLinks(below: path)
             try change.bury(path, try change.vacate(path, remote))
             try change.tables.forgetConflict(path)
         }

@@ -87,8 +87,9 @@ extension Journal {
             let secondRemote = try secondRemote()
             try change.tables.forgetConflict(first)
             try change.tables.forgetConflict(second)
-            var one = try change.materialize(first, firstRemote)
-            var two = try change.materialize(second, secondRemote)
+            if change.hasLinks, try change.tables.areOfOneFile(first, second) { return }
+            var one = try change.materializeName(first, firstRemote)
+            var two = try change.materializeName(second, secondRemote)
             let observations = (Observation(one), Observation(two))
             // The unique index allows no moment with two rows at one path.
             one.path = ObjectKey(bytes: second.bytes + [0])
@@ -97,6 +98,7 @@ extension Journal {
             try change.tables.update(two)
             one.settle(at: second, observations.1, change)
             try change.tables.update(one)
+            if change.hasLinks { try change.tables.exchangeLinks(first, second) }
             _ = try change.tables.removeIfClean(one, secondRemote)
             _ = try change.tables.removeIfClean(two, firstRemote)
         }
@@ -105,7 +107,7 @@ extension Journal {
 
 extension JournalNode {
     /// Puts the row at a path with what the remote has there.
-    fileprivate mutating func settle(at path: ObjectKey, _ observation: Observation, _ change: Change) {
+    mutating func settle(at path: ObjectKey, _ observation: Observation, _ change: Change) {
         self.path = path
         base = observation.base
         hasRemoteDirectory = observation.hasRemoteDirectory
@@ -125,10 +127,12 @@ extension Change {
             throw JournalError(.constraint, "journal: the root cannot be moved or replaced")
         }
         guard source != target else { return try tables.node(at: source) }
-        var node = try materialize(source, sourceRemote)
+        if hasLinks, try tables.areOfOneFile(source, target) { return try tables.node(at: source) }
+        var node = try materializeName(source, sourceRemote)
         let left = Observation(node)
         node.settle(at: target, try vacate(target, targetRemote), self)
         try tables.update(node)
+        if hasLinks { try tables.moveLink(from: source, to: target, isUnsent: true) }
         try bury(source, left)
         return try tables.removeIfClean(node, targetRemote) ? nil : node
     }
@@ -153,6 +157,7 @@ extension Change {
         for entry in entries where paths.insert(entry.path).inserted {
             try moveInside(entry.path, source, target, entry.state)
         }
+        try leaveLinks(below: source)
         try tables.moveConflicts(below: source, to: target)
     }
 

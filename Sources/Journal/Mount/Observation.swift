@@ -22,6 +22,11 @@ struct Observation {
         }
     }
 
+    /// What is known of a name for which no row and no listing is asked.
+    init(_ base: RemoteBase) {
+        self.init(base: base, hasRemoteDirectory: false)
+    }
+
     private init(base: RemoteBase, hasRemoteDirectory: Bool) {
         self.base = base
         self.hasRemoteDirectory = hasRemoteDirectory
@@ -75,8 +80,11 @@ extension FileAttributes {
 
 extension Change {
     /// Takes away the row at a path that something else shall have, and tells what the remote has there.
+    ///
+    /// Of a file with several names the others stay.
     func vacate(_ path: ObjectKey, _ remote: RemoteState) throws(JournalError) -> Observation {
-        try vacate(tables.node(at: path), remote)
+        if let left = try leaveLink(path, remote) { return left }
+        return try vacate(tables.node(at: path), remote)
     }
 
     /// The same for a row that was looked at in this transaction.
@@ -154,6 +162,7 @@ extension Tables {
         // What the remote has may be on its way out: a deletion that was sent cannot be called back.
         if try isDeletionSent(at: node.path) { return false }
         try delete(node)
+        try noteCleanLink(node)
         return true
     }
 

@@ -79,6 +79,7 @@ struct Recovery {
         if isNewBoot || hasLostRows || !isContinued && !names.isEmpty { try tables.skipNames(beyond: names.max() ?? 0) }
         try recoverGenerations()
         try recoverNodes()
+        try recoverLinks()
         try collectGarbage(names)
         try tables.setText(Self.bootKey, boot)
         try tables.connection.run("DELETE FROM meta WHERE key = ?", [.text(Salvage.underWay)])

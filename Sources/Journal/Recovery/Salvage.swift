@@ -41,6 +41,7 @@ enum Salvage {
         for (table, key) in [
             ("generation", "id"), ("node", "id"), ("transfer", "id"), ("part", "transfer, number"),
             ("leftover", "id"), ("doubt", "id"), ("conflict", "id"), ("checksum", "generation, row"),
+            ("link", "parent, name"),
             ("meta", "key"),
         ] {
             let count = copy(table, key, old, journal)

@@ -5,7 +5,7 @@
 enum Schema {
     static let migrations = [
         first, leftovers, doubts, failedSyncs, devices, compositions, extended, metVersions, checksums,
-        deferrals, fileSettings,
+        deferrals, fileSettings, links,
     ].map { compact($0) }
 
     // SQLite keeps this text on the first page of the file: where it spills onto another one, damage to that page too
@@ -182,6 +182,21 @@ enum Schema {
         ALTER TABLE node ADD own TEXT;
         UPDATE node SET own = 'discretionary=1' WHERE is_discretionary = 1;
         CREATE INDEX node_own ON node (own) WHERE own > ''
+        """
+
+    // The names of files with several; what is at the remote by a name where no row tells, and which content that is.
+    // Indexes get shorter names, which are on the first page twice each, to make room for it there.
+    private static let links = """
+        DROP INDEX generation_source; DROP INDEX generation_below; DROP INDEX generation_unsynced;
+        DROP INDEX node_generation; DROP INDEX transfer_generation;
+        CREATE TABLE link (parent, name, file, first, content, base, tag, size, modified, PRIMARY KEY (parent, name))
+            WITHOUT ROWID;
+        CREATE INDEX lf ON link (file);
+        CREATE INDEX gs ON generation (underlay_key) WHERE underlay_key NOTNULL;
+        CREATE INDEX gb ON generation (underlay_generation) WHERE underlay_generation NOTNULL;
+        CREATE INDEX gu ON generation (id) WHERE is_synced=0;
+        CREATE INDEX ng ON node (generation) WHERE generation NOTNULL;
+        CREATE INDEX tg ON transfer (generation)
         """
 
     private static let extended = "ALTER TABLE node ADD COLUMN xattr TEXT"

@@ -35,12 +35,15 @@ struct Change {
     let tables: Tables
     let sequence: ChangeSequence
     let now: Timestamp
+    /// Some files have several names: else none has to be looked for.
+    let hasLinks: Bool
 }
 
 extension Tables {
     /// A change within this transaction; it takes the next sequence, unless the transaction has one.
     func change(_ sequence: ChangeSequence?, _ now: Timestamp) throws(JournalError) -> Change {
-        if let sequence { return Change(tables: self, sequence: sequence, now: now) }
-        return Change(tables: self, sequence: try nextSequence(), now: now)
+        let hasLinks = try hasLinks()
+        if let sequence { return Change(tables: self, sequence: sequence, now: now, hasLinks: hasLinks) }
+        return Change(tables: self, sequence: try nextSequence(), now: now, hasLinks: hasLinks)
     }
 }

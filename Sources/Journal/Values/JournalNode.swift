@@ -10,6 +10,8 @@ package enum NodeKind: Int64, Hashable, Sendable, CaseIterable {
     case symbolicLink = 2
     /// Nothing shall be here; the remote has, or may get, something that must go.
     case tombstone = 3
+    /// One more name of a file, a hard link: it gets its content and attributes once the first name is at the remote.
+    case hardLink = 4
 }
 
 /// The desired state of one path that differs from the remote, or may.
@@ -73,7 +75,7 @@ package struct JournalNode: Hashable, Sendable {
         switch kind {
         case .file: generation?.size ?? 0
         case .symbolicLink: target.map { Int64($0.bytes.count) } ?? generation?.size ?? 0
-        case .directory, .tombstone: 0
+        case .directory, .tombstone, .hardLink: 0
         }
     }
 

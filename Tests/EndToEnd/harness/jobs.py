@@ -123,6 +123,5 @@ JOBS = {
     """,
 }
 
-#: What of a job's tree cannot be the same. A clone's objects are hard links to those that it is of (mode 0444) where
-#: there are such, else copies (0644); indexes hold inode numbers, .pyc files times and paths in a packed form.
-APART = {"git": r"^(clone|bare\.git)/(\.git/)?objects/|/index$", "venv": r"\.pyc$"}
+#: What of a job's tree cannot be the same. Indexes hold inode numbers, .pyc files times and paths in a packed form.
+APART = {"git": r"/index$", "venv": r"\.pyc$"}

@@ -143,8 +143,9 @@ class File(Node):
                 sizes = self.sizes | {len(self.acknowledged)}
                 require(len(found) in sizes, "after the kill it has", len(found), "bytes; it had", sorted(sizes))
                 self._check_bytes(found, [self.acknowledged], self.edits)
-        else:
-            require(found == self.data, "after the kill", difference(found, self.data))
+        elif found != self.data:
+            # By another of its names it was looked at before.
+            raise Mismatch(f"after the kill {difference(found, self.data)}")
         self.data = bytearray(found)
         self.acknowledge()
         # The time of a change that was lost, or of one before it.
@@ -242,10 +243,10 @@ class Model:
         return folder, last, folder.names.get(last)
 
     def put(self, folder, name, node):
-        """Puts a node under a name; what was there has none any more."""
+        """Puts a node under a name; what was there has one name less."""
         old = folder.names.get(name)
         if old is not None and old is not node:
-            old.links = 0
+            old.links -= 1
         folder.names[name] = node
         self._paths = None
 

@@ -115,6 +115,9 @@ class Calls:
     def rmdir(self, path):
         os.rmdir(self.path(path))
 
+    def link(self, old, new):
+        os.link(self.path(old), self.path(new), follow_symlinks=False)
+
     def rename(self, old, new, flags):
         checked(LIBC.renameat2(AT_FDCWD, self.path(old).encode(), AT_FDCWD, self.path(new).encode(), flags))
 

@@ -19,8 +19,8 @@ FLAGS = [
 MODES = [0o600, 0o644, 0o755, 0o640, 0o444]
 WEIGHTS = {
     "open_new": 28, "open_old": 30, "close": 62, "write": 190, "read": 190, "ftruncate": 22, "fallocate": 34, "copy": 30,
-    "seek": 46, "map": 24, "fsync": 8, "fstat": 40, "mkdir": 7, "mkfifo": 1, "symlink": 3, "readlink": 3, "unlink": 22,
-    "rmdir": 4, "rename": 22, "rename_folder": 3, "truncate": 7, "chmod": 7, "chown": 3, "utime": 7, "stat": 44,
+    "seek": 46, "map": 24, "fsync": 8, "fstat": 40, "mkdir": 7, "mkfifo": 1, "symlink": 3, "link": 12, "readlink": 3,
+    "unlink": 22, "rmdir": 4, "rename": 22, "rename_folder": 3, "truncate": 7, "chmod": 7, "chown": 3, "utime": 7, "stat": 44,
     "listing": 14,
 }
 
@@ -155,6 +155,9 @@ class Generator:
 
     def _symlink(self):
         return "symlink", self.new_path(), self.random.choice(["nowhere", "../nowhere/at all", "nowhere/" + "x" * 300])
+
+    def _link(self):
+        return "link", self._old(stat.S_IFREG) if self.random.random() < 0.8 else self._any(), self.new_path()
 
     def _readlink(self):
         return "readlink", self._old(stat.S_IFLNK) if self.random.random() < 0.8 else self._any()

@@ -281,7 +281,24 @@ class NameOperations(FileOperations):
         return self._existing(path, remove)
 
     def _removed(self, folder, name):
-        self.take(folder, name).links = 0
+        self.take(folder, name).links -= 1
+
+    def link(self, old, new):
+        source, target = self.find(old), self.find(new)
+        if isinstance(source, int) or isinstance(target, int):
+            return errors(*(found for found in (source, target) if isinstance(found, int)), errno.ENOENT, errno.EPERM)
+        node = source[2]
+        problems = [] if node is not None else [errno.ENOENT]
+        problems += [errno.EPERM] if is_folder(node) else []
+        problems += [errno.EEXIST] if target[2] is not None else []
+        if problems:
+            return errors(*problems)
+
+        def linked(result):
+            self.put(target[0], target[1], node)
+            node.links += 1
+
+        return linked
 
     def rmdir(self, path):
         def remove(folder, name, node):

@@ -38,8 +38,8 @@ FAULTS = [
 # What may need bytes or names that only the remote has, and fails without it. Cutting a file to the length it has is a
 # change of attributes.
 NEED_THE_REMOTE = {
-    "open", "read", "copy", "map", "mkdir", "mkfifo", "symlink", "readlink", "unlink", "rmdir", "rename", "truncate",
-    "ftruncate", "chmod", "chown", "utime", "stat", "listing",
+    "open", "read", "copy", "map", "mkdir", "mkfifo", "symlink", "link", "readlink", "unlink", "rmdir", "rename",
+    "truncate", "ftruncate", "chmod", "chown", "utime", "stat", "listing",
 }
 READING = {"read", "copy", "map"}
 
@@ -212,7 +212,8 @@ class Player:
         if not self.is_settled or isinstance(found, int):
             return None
         node = found[2]
-        if node is not None and (node.kind != stat.S_IFREG or node in self.model.open_files()):
+        # What becomes of other names of a file depends on which of them is the first.
+        if node is not None and (node.kind != stat.S_IFREG or node.links > 1 or node in self.model.open_files()):
             return None
         return found
 

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+package import Base
+internal import Database
+
+extension Journal {
+    /// The first name of the file that a path is another name of; nil where it is none.
+    package func firstName(of path: ObjectKey) throws(JournalError) -> ObjectKey? {
+        try read { tables throws(JournalError) in
+            guard let link = try tables.linkedName(at: path), !link.isFirst else { return nil }
+            return try tables.firstName(of: link.file)?.path
+        }
+    }
+
+    /// Has a further name of a file become a copy of the object by its first one, which is `version`, with `attributes`.
+    ///
+    /// Returns the row; nil when it changed meanwhile, or the file has changes that are to be sent first.
+    package func copyLink(
+        _ node: JournalNode,
+        from first: ObjectKey,
+        _ version: ObjectVersion,
+        _ attributes: FileAttributes
+    ) throws(JournalError) -> JournalNode? {
+        try write { tables throws(JournalError) in
+            guard var row = try tables.node(node.id), row.path == node.path, row.kind == .hardLink,
+                var link = try tables.linkedName(at: row.path), var main = try tables.firstName(of: link.file),
+                main.path == first, try tables.node(at: first) == nil
+            else { return nil }
+            if main.base.isOther(than: version) {
+                // Somebody else's change of the file, which no reader has seen yet.
+                main.content += 1
+                main.base = .version(version)
+                try tables.store(main)
+                try tables.copyAnew(main, after: row)
+            }
+            link.content = main.content
+            try tables.store(link)
+            let content = ContentMap(size: version.size, underlayLength: version.size)
+            row.kind = attributes.isSymbolicLink ? .symbolicLink : .file
+            row.attributes = attributes
+            row.attributeSequence = 0
+            row.generation = try tables.insertGeneration(content, .remote(first, version), isSealed: true)
+            try tables.update(row)
+            return row
+        }
+    }
+}
+
+extension Journal {
+    /// Takes back the copies that other names of a file are to become, before its newer content is sent: they get that then.
+    ///
+    /// Copies under way go on, conditional on the object that they are of, and end as what nobody wants. Without this one that
+    /// waits for a person, or is paused, would hold up the file.
+    package func recallCopies(of path: ObjectKey) throws(JournalError) {
+        let isFirst = try read { tables throws(JournalError) in
+            guard try tables.hasLinks() else { return false }
+            return try tables.linkedName(at: path)?.isFirst == true
+        }
+        guard isFirst else { return }
+        try write { tables throws(JournalError) in
+            guard let first = try tables.linkedName(at: path), first.isFirst, try tables.node(at: path) != nil else {
+                return
+            }
+            for link in try tables.linkedNames(of: first.file) where !link.isFirst {
+                guard let row = try tables.node(at: link.path), row.generation?.wholeRemote?.key == path else {
+                    continue
+                }
+                try tables.recall(link, row)
+            }
+        }
+    }
+
+    /// All names of the files that have several, one of them at or below a path of these.
+    package func namesOfFiles(atOrBelow paths: [ObjectKey]) throws(JournalError) -> Set<ObjectKey> {
+        try snapshot { tables throws(JournalError) in
+            guard try tables.hasLinks() else { return [] }
+            var files = Set<Int64>()
+            for path in paths {
+                if let link = try tables.linkedName(at: path) { files.insert(link.file) }
+                for link in try tables.linkedNames(below: path) { files.insert(link.file) }
+            }
+            var names = Set<ObjectKey>()
+            for file in files { names.formUnion(try tables.linkedNames(of: file).map(\.path)) }
+            return names
+        }
+    }
+}
+
+extension Tables {
+    /// Has a name's row wait for the first name again.
+    fileprivate func recall(_ link: LinkedName, _ row: JournalNode) throws(JournalError) {
+        var (link, row) = (link, row)
+        let generation = row.generation
+        row.kind = .hardLink
+        row.generation = nil
+        row.target = nil
+        row.sequence = try nextSequence()
+        try update(row)
+        try release(generation?.id)
+        link.content = -1
+        try store(link)
+    }
+
+    /// Gives up the row of a name of a file that has several; false: it is to be given up as any other row.
+    func cancelLink(_ row: JournalNode) throws(JournalError) -> Bool {
+        guard var link = try linkedName(at: row.path) else { return false }
+        let origin = try origin(of: row.generation)
+        // What another name is a copy of is no name that it had.
+        let isMoved = link.isFirst || link.base == .unknown
+        if isMoved, let origin, let buried = try node(at: origin.key), buried.isTombstone {
+            // Renamed: the name that it had is back, as what the remote has there.
+            try delete(buried)
+            try delete(row)
+            try separate(link)
+            link.path = origin.key
+            link.base = .version(origin.version)
+            try store(link)
+            return true
+        }
+        if !link.isFirst {
+            try separate(link)
+            try delete(row)
+            return true
+        }
+        // An edit is undone; a new file goes on by another of its names.
+        guard row.base == .absent, origin == nil else { return false }
+        let change = try change(nil, row.changedAt)
+        return try change.leaveLink(row.path, .absent) != nil
+    }
+}
+
+extension RemoteBase {
+    fileprivate func isOther(than version: ObjectVersion) -> Bool {
+        guard case .version(let known) = self else { return true }
+        return !known.isSame(as: version)
+    }
+}
