@@ -113,7 +113,7 @@ let package = Package(
         tool("moorage", ["CommandLineTool", "Platform"]),
 
         // MARK: tools for tests
-        module("TestSupport", ["Base", "Platform"]),
+        module("TestSupport", ["Base", "Platform", "CSQLite"]),
         tool("moorage-fault-proxy", ["TestSupport", "Base", "Platform"]),
 
         // MARK: tests

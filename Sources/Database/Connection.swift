@@ -117,13 +117,22 @@ package final class Connection {
         return true
     }
 
-    /// Writes the log over itself and syncs it; a write transaction is open.
-    func rewriteLog() throws(DatabaseError) {
-        let code = moorage_sqlite_rewrite_log(handle)
+    /// Writes the log over itself and syncs it, for the next checkpoint to copy all of it; a write transaction is open.
+    ///
+    /// False while a checkpoint runs.
+    func rewriteLog() throws(DatabaseError) -> Bool {
+        var code = moorage_sqlite_check_log(handle)
+        if code == SQLITE_OK { code = moorage_sqlite_rewrite_log(handle) }
+        if code == SQLITE_OK { code = moorage_sqlite_forget_checkpoint(handle) }
+        if code & 0xFF == SQLITE_BUSY { return false }
         guard code == SQLITE_OK else {
-            let reason = String(cString: sqlite3_errstr(code))
+            let reason =
+                code == moorage_sqlite_wrong_data
+                ? "the disk has lost a part of it: end all processes that use it"
+                : String(cString: sqlite3_errstr(code))
             throw DatabaseError(.init(resultCode: code), code: code, "\(path)-wal: \(reason)")
         }
+        return true
     }
 
     /// Does no checkpoints by itself from here on, whose failures nobody would hear of; see ``logLength``.
@@ -184,11 +193,10 @@ package final class Connection {
     /// What SQLite calls damage: `.corrupt`, or `.io` when the disk has failed, after which the next look may find
     /// everything sound.
     ///
-    /// A read that fails with one of these is damage to SQLite (unixRead() in os_unix.c).
+    /// A read that fails with EIO is damage to SQLite (unixRead() in os_unix.c), and any that fails is to its checks.
     package func damage(_ message: String, code: Int32 = 0) -> DatabaseError {
-        guard let cause = [EIO, ENXIO, ERANGE].first(where: { moorage_sqlite_has_failed_with(handle, $0) != 0 }) else {
-            return DatabaseError(.corrupt, code: code, message)
-        }
+        let cause = moorage_sqlite_errno(handle)
+        guard cause != 0 else { return DatabaseError(.corrupt, code: code, message) }
         return DatabaseError(.io, SystemError.make(cause, "pread", path).description)
     }
 

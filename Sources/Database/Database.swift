@@ -137,29 +137,35 @@ package final class Database: @unchecked Sendable {
     /// Brings what a doubtful log has into the database and begins the log anew.
     private func renewLog() throws(DatabaseError) {
         guard isLogDoubtful else { return }
-        try rewriteLog()
-        // Another checkpoint makes it fail at once, whatever the busy timeout.
+        // Another checkpoint makes either fail at once, whatever the busy timeout.
+        try retrying { () throws(DatabaseError) in try rewriteLog() }
+        try retrying { () throws(DatabaseError) in try connection.checkpoint(emptying: true) }
+        isLogDoubtful = false
+        connection.logLength = 0
+    }
+
+    /// Repeats what others are in the way of, up to the busy timeout.
+    private func retrying(_ body: () throws(DatabaseError) -> Bool) throws(DatabaseError) {
         let end = monotonicSeconds() + Double(options.busyTimeout) / 1000
-        while try !connection.checkpoint(emptying: true) {
+        while try !body() {
             guard monotonicSeconds() < end else {
                 throw DatabaseError(.busy, "the log of the database is in use by another process for too long")
             }
             usleep(5000)
         }
-        isLogDoubtful = false
-        connection.logLength = 0
     }
 
     /// Writes once more what a doubtful log has, so that it is on the disk before anything of it goes into the database.
     ///
     /// The sync with which a checkpoint begins may call it written, as the one before has told of the failure and the
     /// kernel keeps what is lost as if it were. Should the checkpoint then end half-way, power loss would leave a
-    /// database with some of the newest pages and no log to complete it.
-    private func rewriteLog() throws(DatabaseError) {
+    /// database with some of the newest pages and no log to complete it. Nor is what a checkpoint has copied for sure
+    /// there before one came to the end.
+    private func rewriteLog() throws(DatabaseError) -> Bool {
         // As long as somebody writes nobody else does, or begins the log anew.
         try connection.run("BEGIN IMMEDIATE")
         defer { _ = try? connection.run("ROLLBACK") }
-        try connection.rewriteLog()
+        return try connection.rewriteLog()
     }
 
     /// Keeps the log from growing: a checkpoint after every 4,000 pages, 16 MiB.

@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 package import Base
+internal import CSQLite
 internal import Glibc
 
 /// Why an operation on local state failed.
@@ -51,6 +52,15 @@ package struct DatabaseError: Error, Hashable, Sendable, CustomStringConvertible
         self.kind = kind
         self.code = code
         self.message = message
+    }
+
+    /// Whether the machine has failed and not the data: the next look may find everything sound.
+    package var isOfMachine: Bool {
+        switch kind {
+        case .io, .full, .readOnly, .busy: true
+        case .other: [SQLITE_NOMEM, SQLITE_INTERRUPT, SQLITE_PROTOCOL].contains(code & 0xFF)
+        default: false
+        }
     }
 
     package var description: String { code == 0 ? message : "\(message) (SQLite \(code))" }
