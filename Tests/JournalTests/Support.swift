@@ -8,7 +8,7 @@ import Journal
 import Platform
 
 /// A directory of its own for a test, removed at the end; in memory where there is such a file system.
-final class Scratch {
+final class Scratch: Sendable {
     let path: String
 
     init() throws {

@@ -20,9 +20,17 @@ extension Journal {
     ) throws(JournalError) -> (journal: Journal, report: RecoveryReport) {
         let boot = boot ?? bootIdentifier()
         var report = RecoveryReport()
+        try Salvage.undo(directory)
         let hasLog = try hasLog(directory)
-        let journal = try openSound(directory, disk, now, &report)
-        try Recovery.run(journal, boot, now, hasLog: hasLog, &report)
+        var journal = try openSound(directory, disk, now, &report)
+        do throws(JournalError) {
+            try Recovery.run(journal, boot, now, hasLog: hasLog, &report)
+        } catch {
+            // The check does not compare tables with their indexes.
+            guard error.kind == .corrupt, try !journal.isSalvaged() else { throw error }
+            journal = try openSalvaged(directory, disk, now, error, &report)
+            try Recovery.run(journal, boot, now, hasLog: hasLog, &report)
+        }
         try journal.synchronizeSealed()
         return (journal, report)
     }
@@ -52,18 +60,37 @@ extension Journal {
         do throws(JournalError) {
             let journal = try Journal(directory: directory, disk: disk)
             try journal.check()
+            try Salvage.complete(journal)
             return journal
         } catch {
-            guard error.kind != .io else { throw JournalError(.io, "\(error)\(advice)") }
-            guard error.kind == .corrupt else { throw error }
-            Log.error("journal", "\(error); saving the rows that can be read")
+            guard error.kind == .corrupt else { throw advised(error) }
+            return try openSalvaged(directory, disk, now, error, &report)
         }
-        let old = "\(directory)/quarantine/journal-\(Recovery.stamp(now))"
-        try Salvage.setAside(directory, in: old)
-        report.salvagedFrom = old
-        let journal = try Journal(directory: directory, disk: disk)
-        Salvage.copy(from: "\(old)/journal.sqlite", into: journal)
-        return journal
+    }
+
+    /// Opens a new database with the rows that can be read of the one that is there.
+    private static func openSalvaged(
+        _ directory: String,
+        _ disk: DiskSync,
+        _ now: Timestamp,
+        _ damage: JournalError,
+        _ report: inout RecoveryReport
+    ) throws(JournalError) -> Journal {
+        Log.error("journal", "\(damage); saving the rows that can be read")
+        do throws(JournalError) {
+            report.salvagedFrom = try Salvage.run(directory, now)
+            return try Journal(directory: directory, disk: disk)
+        } catch {
+            throw advised(error)
+        }
+    }
+
+    private func isSalvaged() throws(JournalError) -> Bool {
+        try read { tables throws(JournalError) in try tables.text(Salvage.underWay) != nil }
+    }
+
+    private static func advised(_ error: JournalError) -> JournalError {
+        error.kind == .io ? JournalError(.io, "\(error)\(advice)") : error
     }
 
     /// What helps where a disk never reads it again: what becomes of the gap is damage, and the sound rows are saved.

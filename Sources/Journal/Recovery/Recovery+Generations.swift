@@ -77,7 +77,7 @@ extension Recovery {
             SELECT is_recorded, synced_size, synced_extents, synced_underlay_length FROM generation WHERE id = ?
             """
         let facts = try tables.connection.first(sql, [.integer(id.value)]) { row throws(JournalError) in
-            (row.bool(0), row.isNull(1) ? nil : try Self.content(row))
+            (row.bool(0), row.isNull(1) ? nil : Self.content(row))
         }
         let isRecorded = facts?.0 ?? false
         let isNew = !generation.isSealed && (generation.underlay == .none || isRecorded && generation.isCutFromContent)
@@ -107,12 +107,10 @@ extension Recovery {
         return try tables.generation(below)?.size
     }
 
-    private static func content(_ row: Row) throws(JournalError) -> ContentMap {
-        ContentMap(
-            size: row.integer(1),
-            extents: try Encoding.extents(row.blob(2)),
-            underlayLength: row.integer(3)
-        )
+    /// What was synced; what makes no sense says nothing of it.
+    private static func content(_ row: Row) -> ContentMap? {
+        guard let extents = try? Encoding.extents(row.blob(2)) else { return nil }
+        return ContentMap(size: row.integer(1), extents: extents, underlayLength: row.integer(3))
     }
 
     /// The pure decision.

@@ -37,12 +37,13 @@ struct Recovery {
         hasLog: Bool,
         _ report: inout RecoveryReport
     ) throws(JournalError) {
-        let start = report
+        var start = report
         let done = try journal.write(durable: true) { tables throws(JournalError) in
             let known = try tables.text(bootKey)
             // Also one that was cut short, of which nothing else tells.
             let salvage = try tables.text(Salvage.underWay)
             let isSalvaged = start.salvagedFrom != nil || salvage != nil
+            if let salvage, salvage.contains("/") { start.salvagedFrom = "\(journal.directory)/\(salvage)" }
             var recovery = Recovery(
                 journal: journal,
                 tables: tables,
@@ -95,7 +96,7 @@ struct Recovery {
                 try read(tables, id)
             } catch {
                 // A disk that fails says nothing of the row.
-                guard ![.io, .full, .readOnly, .busy].contains(error.kind) else { throw error }
+                guard !error.isOfMachine else { throw error }
                 Log.error("journal", "row \(id) of table \(table) is unreadable and was removed: \(error)")
                 try tables.connection.run("DELETE FROM \(table) WHERE id = ?", [.integer(id)])
                 report.items.append(RecoveryReport.Item(path: nil, outcome: .lost))

@@ -7,140 +7,179 @@ internal import Glibc
 internal import Platform
 
 /// Saves what can be read of a damaged database.
-enum Salvage {
-    /// The key in `meta` that a journal has from the beginning of a salvage to the end of the recovery after it.
+///
+/// The sound rows go into a new file, in the folder that the damaged one is to be set aside in. When it is whole, one
+/// rename gives it the journal's name. Until then the damaged one is where it was and as it was: a salvage that ends
+/// early, whatever ended it, leaves nothing but files to delete, and is begun anew.
+struct Salvage {
+    /// The key in `meta` that a journal has from a salvage to the end of the recovery after it; its value is where the
+    /// damaged one is, in the volume's folder.
     static let underWay = "salvaging"
+    /// The value that versions before gave it.
+    ///
+    /// They copied into the journal's own file: rows may be missing.
+    private static let unfinished = "1"
+    private static let prefix = "journal-"
 
-    /// Moves the database's files into a new directory below `quarantine/`.
-    static func setAside(_ directory: String, in target: String) throws(JournalError) {
-        do throws(SystemError) {
-            try Files.makeDirectories(target)
-            // The log first: without it the old file would be taken for complete after a crash here.
-            for name in ["journal.sqlite-shm", "journal.sqlite-wal", "journal.sqlite"]
-            where try FileStatus.of("\(directory)/\(name)") != nil {
-                try Files.rename("\(directory)/\(name)", to: "\(target)/\(name)")
+    let directory: String
+    /// The folder to set the damaged files aside in, within the volume's.
+    let place: String
+
+    private var journal: String { "\(directory)/journal.sqlite" }
+    private var setAside: String { "\(directory)/\(place)/journal.sqlite" }
+    /// The new database as long as it is in the making.
+    private var new: String { "\(directory)/\(place)/salvaged.sqlite" }
+
+    /// Puts a new database with the sound rows in the place of a damaged one; where that is from then on.
+    ///
+    /// Throws where the disk fails: nothing is changed then.
+    static func run(_ directory: String, _ now: Timestamp) throws(JournalError) -> String {
+        let salvage = Salvage(directory: directory, place: "quarantine/\(prefix)\(Recovery.stamp(now))")
+        do throws(JournalError) {
+            try salvage.run()
+        } catch {
+            _ = try? salvage.undo()
+            throw error
+        }
+        return "\(directory)/\(salvage.place)"
+    }
+
+    private func run() throws(JournalError) {
+        try Self.translating { () throws(SystemError) in try Files.makeDirectories("\(directory)/\(place)") }
+        guard let old = try open() else {
+            Log.error("journal", "\(journal) cannot be opened; no rows were saved")
+            try save(nil)
+            return try exchange()
+        }
+        try old.read { connection throws(JournalError) in
+            try Self.lock(connection)
+            defer { _ = try? connection.run("ROLLBACK") }
+            try save(connection)
+            try exchange()
+        }
+    }
+
+    /// The damaged database, nil where it is none any more.
+    private func open() throws(JournalError) -> Database? {
+        do throws(JournalError) {
+            return try Database(path: journal)
+        } catch {
+            guard !error.isOfMachine else { throw error }
+            return nil
+        }
+    }
+
+    /// Keeps a flusher from changing rows that were copied; one that cannot be kept from it cannot do it either.
+    private static func lock(_ connection: Connection) throws(JournalError) {
+        do throws(JournalError) {
+            try connection.run("BEGIN IMMEDIATE")
+        } catch {
+            guard !error.isOfMachine else { throw error }
+        }
+    }
+
+    /// Makes the new database, on the disk as a file without a log.
+    private func save(_ old: Connection?) throws(JournalError) {
+        let database = try Database(path: new, migrations: Schema.migrations)
+        try database.write(durable: true) { connection throws(JournalError) in
+            try SoundRows(old: old, new: Tables(connection: connection)).copy(place)
+        }
+        try database.read { connection throws(JournalError) in
+            try connection.script("PRAGMA wal_checkpoint(TRUNCATE)")
+        }
+        try Self.translating { () throws(SystemError) in
+            guard try FileStatus.of(new + "-wal").map({ $0.size == 0 }) ?? true else {
+                throw SystemError.make(EBUSY, "checkpoint", new)
             }
-            try Files.synchronizeDirectory(target)
+        }
+    }
+
+    // MARK: files
+
+    /// Sets the old files aside and gives the new one its name.
+    private func exchange() throws(JournalError) {
+        try Self.translating { () throws(SystemError) in
+            // There is a journal by the name all the time: who opens it meanwhile would make one that is empty.
+            try Files.link(journal, to: setAside)
+            for suffix in ["-shm", "-wal"] where try FileStatus.of(journal + suffix) != nil {
+                try Files.rename(journal + suffix, to: setAside + suffix)
+            }
+            try Files.synchronizeDirectory("\(directory)/\(place)")
+            try Files.synchronizeDirectory("\(directory)/quarantine")
             try Files.synchronizeDirectory(directory)
+            try Files.rename(new, to: journal, durable: true)
+            // Of somebody who opened the old one in between; of the new one there is none yet that matters.
+            for suffix in ["-shm", "-wal"] { try Files.removeIfPresent(journal + suffix) }
+        }
+    }
+
+    /// Makes it as if salvages that were cut short had never begun; the caller holds the mount lock.
+    static func undo(_ directory: String) throws(JournalError) {
+        let names = try translating { () throws(SystemError) in
+            let quarantine = "\(directory)/quarantine"
+            return try FileStatus.of(quarantine) == nil ? [] : Files.names(in: quarantine).map(\.string)
+        }
+        for name in names where name.hasPrefix(prefix) {
+            try Salvage(directory: directory, place: "quarantine/\(name)").undo()
+        }
+    }
+
+    /// Nothing, where the new database has its place: then there is none here.
+    private func undo() throws(JournalError) {
+        try Self.translating { () throws(SystemError) in
+            // Its folder was made, and no more.
+            if try FileStatus.of(new) == nil {
+                if try FileStatus.of(setAside) == nil { _ = rmdir("\(directory)/\(place)") }
+                return
+            }
+            for suffix in ["-wal", "-shm"] where try FileStatus.of(setAside + suffix) != nil {
+                try Files.rename(setAside + suffix, to: journal + suffix)
+            }
+            try Files.synchronizeDirectory(directory)
+            try Files.removeIfPresent(setAside)
+            // Last itself, by which a salvage that was cut short is known.
+            for suffix in ["-journal", "-wal", "-shm", ""] { try Files.removeIfPresent(new + suffix) }
+            _ = rmdir("\(directory)/\(place)")
+        }
+    }
+
+    // MARK: versions before
+
+    /// Copies what a salvage of a version before may not have come to.
+    ///
+    /// Nobody has changed the journal since, for it was never recovered. What was set aside last is what it is of.
+    static func complete(_ journal: Journal) throws(JournalError) {
+        let mark = try journal.read { tables throws(JournalError) in try tables.text(underWay) }
+        guard mark == unfinished, let salvage = try last(journal.directory) else { return }
+        do throws(JournalError) {
+            let old = try Database(path: salvage.setAside)
+            try old.read { connection throws(JournalError) in
+                try journal.write(durable: true) { tables throws(JournalError) in
+                    try SoundRows(old: connection, new: tables).copy(salvage.place)
+                }
+            }
+        } catch {
+            guard !error.isOfMachine else { throw error }
+            Log.error("journal", "\(salvage.setAside): \(error); no more rows were saved")
+        }
+    }
+
+    private static func last(_ directory: String) throws(JournalError) -> Salvage? {
+        let salvages = try translating { () throws(SystemError) in
+            try Files.names(in: "\(directory)/quarantine").map(\.string).filter { $0.hasPrefix(prefix) }.sorted()
+                .map { Salvage(directory: directory, place: "quarantine/\($0)") }
+        }
+        return try translating { () throws(SystemError) in
+            for salvage in salvages.reversed() where try FileStatus.of(salvage.setAside) != nil { return salvage }
+            return nil
+        }
+    }
+
+    private static func translating<Value>(_ body: () throws(SystemError) -> Value) throws(JournalError) -> Value {
+        do throws(SystemError) {
+            return try body()
         } catch {
             throw JournalError(system: error)
-        }
-    }
-
-    /// Copies every row that can be read; what cannot be read is left out.
-    static func copy(from path: String, into journal: Journal) {
-        guard let old = try? Database(path: path) else {
-            Log.error("journal", "\(path) cannot be opened; no rows were saved")
-            return
-        }
-        do throws(JournalError) {
-            try journal.write { tables throws(JournalError) in try tables.setText(underWay, "1") }
-        } catch {
-            Log.error("journal", "\(error)")
-        }
-        for (table, key) in [
-            ("generation", "id"), ("node", "id"), ("transfer", "id"), ("part", "transfer, number"),
-            ("leftover", "id"), ("doubt", "id"), ("conflict", "id"), ("checksum", "generation, row"),
-            ("link", "parent, name"),
-            ("meta", "key"),
-        ] {
-            let count = copy(table, key, old, journal)
-            Log.notice("journal", "saved \(count) rows of table \(table)")
-        }
-        do throws(JournalError) {
-            try journal.write { tables throws(JournalError) in
-                try tables.restoreCounters()
-                // Some may be missing.
-                try tables.restartAllChecksums()
-            }
-        } catch {
-            Log.error("journal", "\(error)")
-        }
-    }
-
-    /// Copies a table from both ends up to the damage, then by name what can be reached between.
-    private static func copy(_ table: String, _ key: String, _ old: Database, _ journal: Journal) -> Int {
-        var count = 0
-        let ascending = "SELECT * FROM \(table) ORDER BY \(key)"
-        let descending =
-            "SELECT * FROM \(table) ORDER BY " + key.split(separator: ",").map { "\($0) DESC" }.joined(separator: ",")
-        let low = copy(ascending, [], table, old, journal, &count)
-        guard !low.isComplete else { return count }
-        let high = copy(descending, [], table, old, journal, &count)
-        guard key == "id", let from = low.last, let to = high.last, to > from, to - from < 1_000_000 else {
-            return count
-        }
-        for id in from...to {
-            _ = copy("SELECT * FROM \(table) WHERE id = ?", [.integer(id)], table, old, journal, &count)
-        }
-        return count
-    }
-
-    /// Copies a query's rows until it ends or fails; tells how far it came.
-    private static func copy(
-        _ query: String,
-        _ values: [Value],
-        _ table: String,
-        _ old: Database,
-        _ journal: Journal,
-        _ count: inout Int
-    ) -> (isComplete: Bool, last: Int64?) {
-        var rows: [[Value]] = []
-        let isComplete: Bool
-        var columns: [String] = []
-        do throws(DatabaseError) {
-            try old.read { connection throws(DatabaseError) in
-                // The damaged file may be of an older version, with fewer columns.
-                let names = "SELECT name FROM pragma_table_info('\(table)') ORDER BY cid"
-                columns = try connection.all(names) { $0.text(0) }
-                try connection.each(query, values) { row in rows.append((0..<row.count).map { row.value($0) }) }
-            }
-            isComplete = true
-        } catch {
-            isComplete = false
-        }
-        count += insert(rows, columns, table, journal)
-        guard case .integer(let last)? = rows.last?.first else { return (isComplete, nil) }
-        return (isComplete, last)
-    }
-
-    /// Inserts rows that are not there yet; one that breaks a rule is left out.
-    private static func insert(_ rows: [[Value]], _ columns: [String], _ table: String, _ journal: Journal) -> Int {
-        guard let width = rows.first?.count, width == columns.count else { return 0 }
-        let verb = table == "meta" ? "INSERT OR REPLACE" : "INSERT OR IGNORE"
-        let places = [String](repeating: "?", count: width).joined(separator: ", ")
-        let sql = "\(verb) INTO \(table) (\(columns.joined(separator: ", "))) VALUES (\(places))"
-        let inserted = try? journal.write { tables throws(JournalError) in
-            var inserted = 0
-            for row in rows { inserted += (try? tables.connection.run(sql, row)) ?? 0 }
-            return inserted
-        }
-        return inserted ?? 0
-    }
-}
-
-extension Tables {
-    /// Puts the counters behind everything that is named in rows, so that no name is given twice.
-    fileprivate func restoreCounters() throws(JournalError) {
-        try connection.run(
-            """
-            UPDATE meta SET value = max(CAST(value AS INTEGER), (SELECT coalesce(max(sequence), 0) + 1 FROM node))
-            WHERE key = 'sequence'
-            """
-        )
-    }
-
-    /// Leaves a gap in the names of rows: names given by commits that power loss undid are not given again.
-    func skipNames(beyond generation: Int64 = 0) throws(JournalError) {
-        for table in ["node", "generation", "transfer"] {
-            let sql = "SELECT seq FROM sqlite_sequence WHERE name = ?"
-            let last = try connection.first(sql, [.text(table)]) { $0.integer(0) }
-            let next = max((last ?? 0) + 1000, table == "generation" ? generation : 0)
-            if last == nil {
-                try connection.run("INSERT INTO sqlite_sequence VALUES (?, ?)", [.text(table), .integer(next)])
-            } else {
-                try connection.run("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", [.integer(next), .text(table)])
-            }
         }
     }
 }

@@ -31,6 +31,11 @@ package enum Files {
         if durable { try synchronizeDirectory(parent(of: new)) }
     }
 
+    /// link(2): another name for a file.
+    package static func link(_ old: String, to new: String) throws(SystemError) {
+        if Glibc.link(old, new) != 0 { throw SystemError.last("link", new) }
+    }
+
     /// unlink(2); a missing file is not an error.
     package static func removeIfPresent(_ path: String) throws(SystemError) {
         if unlink(path) != 0, errno != ENOENT { throw SystemError.last("unlink", path) }
