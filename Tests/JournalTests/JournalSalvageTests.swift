@@ -217,7 +217,7 @@ import Testing
         try fixture.synchronize()
         try fixture.damage("PRAGMA wal_checkpoint(TRUNCATE)")
         let scratch = try fixture.scratch.copy()
-        try withoutIndex("node_generation", in: scratch, "UPDATE node SET id = id + 100")
+        try withoutIndex("ng", in: scratch, "UPDATE node SET id = id + 100")
         let (journal, report) = try Journal.recovering(directory: scratch.path, boot: "one")
         #expect(try journal.descendants(of: .root).map(\.path.string).sorted() == ["a", "b", "c"])
         #expect(report.salvagedFrom != nil)
