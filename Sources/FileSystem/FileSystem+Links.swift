@@ -106,6 +106,13 @@ extension FileSystem {
         }
     }
 
+    /// Whether another inode has taken over the names of a file by which the kernel may still know this one: it was looked up by
+    /// one of them, and not taken for the same, as when the cache is gone.
+    func hasLostNames(_ inode: Inode) -> Bool {
+        guard inode.linkedFile.load(ordering: .relaxed) != 0, table.path(of: inode.number) == nil else { return false }
+        return inode.state.withLock { !$0.isDetached && $0.handles == 0 }
+    }
+
     /// Has a file's inode show what is by the name that has become the first one.
     private func show(_ inode: Inode, at path: ObjectKey, _ link: LinkedName?) throws(FileError) {
         if let node = try translating({ try journal.node(at: path) }) {

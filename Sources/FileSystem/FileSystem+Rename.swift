@@ -36,7 +36,10 @@ extension FileSystem {
     /// The inode under a name with the attributes that move with it.
     private func findDescribed(_ parent: InodeNumber, _ name: ObjectKey) throws(FileError) -> Inode {
         let inode = try find(parent, name)
-        guard try learnAttributes(at: path(of: parent).appending(name)) else { return inode }
+        let path = try path(of: parent).appending(name)
+        // By one more name of a file nobody asks for them.
+        if try translating({ try firstName(of: path) }) != nil { try view.describe(path) }
+        guard try learnAttributes(at: path) else { return inode }
         return try find(parent, name)
     }
 
@@ -232,7 +235,7 @@ extension FileSystem {
     private func exchangeNames(_ move: Move) throws(FileError) {
         let (parent, name, newParent, newName) = (move.parent, move.name, move.newParent, move.newName)
         let other = try findDescribed(newParent, newName)
-        let mine = try find(parent, name)
+        let mine = try findDescribed(parent, name)
         if mine.kind == .directory || other.kind == .directory { return try exchangeTrees(move, mine, other) }
         let names = try paths(move)
         try makeSafe(mine, toReplace: names.1)

@@ -159,6 +159,8 @@ package final class FileSystem: Sendable {
     func inode(_ number: InodeNumber) throws(FileError) -> Inode {
         guard let inode = table[number] else { throw .stale }
         followNames(of: inode)
+        // The kernel looks the name up anew.
+        if hasLostNames(inode) { throw .stale }
         return inode
     }
 

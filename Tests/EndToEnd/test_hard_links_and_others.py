@@ -110,6 +110,22 @@ def test_a_name_moves_while_the_file_is_written(linked, instance, client):
     assert objects(client) == {"f": b"xirst", "h": b"xirst"}
 
 
+def test_a_copy_moves_where_listings_tell_no_attributes(linked, instance, client, proxy):
+    proxy.refuse_metadata()
+    linked.unmount()
+    instance.drop_cache()
+    mount = linked.mount_again()
+    os.mkdir(mount / "d")
+    os.rename(mount / "g", mount / "d/h")
+    os.rename(mount / "d", mount / "e")
+    exchange(mount / "e/h", mount / "f")
+    instance.flush()
+    assert objects(client) == {"f": b"first", "e/h": b"first"} and os.stat(mount / "e/h").st_nlink == 2
+    write_file(mount / "f", b"second")
+    instance.flush()
+    assert objects(client) == {"f": b"second", "e/h": b"second"}
+
+
 def test_a_mount_that_is_read_only_changes_nothing(linked, instance, client):
     linked.unmount()
     instance.drop_cache()
