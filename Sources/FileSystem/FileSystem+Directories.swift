@@ -150,8 +150,8 @@ extension FileSystem {
         guard let presence = try? self.presence(path), let inode = present(presence, folder, name, path) else {
             return nil
         }
-        noteLinks(inode, at: path)
-        return table.retain(inode) ? status(of: inode, at: path) : nil
+        guard (try? noteLinks(inode, at: path)) != nil, table.retain(inode) else { return nil }
+        return status(of: inode, at: path)
     }
 
     private func status(of inode: Inode, at path: ObjectKey) -> InodeStatus {

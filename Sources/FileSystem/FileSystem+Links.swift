@@ -52,7 +52,7 @@ extension FileSystem {
                 targetRemote: try view.state(of: path, as: knowledge)
             )
         }
-        noteLinks(inode, at: path)
+        try noteLinks(inode, at: path)
         guard table.addName(inode, folder.number, name), table.retain(inode) else { throw .stale }
         inode.state.withLock { $0.noteStatusChange() }
         touchFolder(folder)
@@ -89,21 +89,19 @@ extension FileSystem {
 
     /// Has the inode of a file with several names stand for the first one that it has now: the flusher, or what others did,
     /// may have made that another one since.
-    func followNames(of inode: Inode) {
+    ///
+    /// What is written next is not to go to a name that it had before, so a journal that cannot be read is an error.
+    func followNames(of inode: Inode) throws(FileError) {
         let file = inode.linkedFile.load(ordering: .relaxed)
         guard file != 0, let old = table.path(of: inode.number) else { return }
-        do {
-            if try journal.firstName(ofFile: file) == old { _ = try presence(old) }
-            guard let first = try journal.firstName(ofFile: file), old != first,
-                let folder = table.inode(at: first.parent)
-            else { return }
-            let link = try journal.linkedName(at: first)
-            table.place(inode, folder.number, first.name)
-            try show(inode, at: first, link)
-        } catch {
-            // Whoever looks for it by that name says why.
-            Log.debug("mount", "\(old): \(error)")
-        }
+        // Where that is not known now, whoever uses the name says why.
+        if try translating({ try journal.firstName(ofFile: file) }) == old { _ = try? presence(old) }
+        guard let first = try translating({ try journal.firstName(ofFile: file) }), old != first,
+            let folder = table.inode(at: first.parent)
+        else { return }
+        let link = try translating { try journal.linkedName(at: first) }
+        table.place(inode, folder.number, first.name)
+        try show(inode, at: first, link)
     }
 
     /// Whether another inode has taken over the names of a file by which the kernel may still know this one: it was looked up by
@@ -139,7 +137,7 @@ extension FileSystem {
             guard try translating({ try firstName(of: path) }) == first, table.inode(at: first) === inode,
                 table.addName(inode, parent, name)
             else { return nil }
-            noteLinks(inode, at: path)
+            try noteLinks(inode, at: path)
             return inode
         }
     }
@@ -154,9 +152,9 @@ extension FileSystem {
     }
 
     /// Notes that a file has several names, where it has.
-    func noteLinks(_ inode: Inode, at path: ObjectKey) {
+    func noteLinks(_ inode: Inode, at path: ObjectKey) throws(FileError) {
         guard journal.hasLinks, inode.kind != .directory, inode.linkedFile.load(ordering: .relaxed) == 0,
-            let link = (try? journal.linkedName(at: path)) ?? nil
+            let link = try translating({ try journal.linkedName(at: path) })
         else { return }
         inode.linkedFile.store(link.file, ordering: .relaxed)
     }

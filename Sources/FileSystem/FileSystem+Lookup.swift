@@ -69,7 +69,7 @@ extension FileSystem {
             }
             if validated, case .remote(let entry, _) = presence, entry.needsValidation { return nil }
             let inode = present(presence, parent, name, path)
-            if let inode { noteLinks(inode, at: path) }
+            if let inode { try noteLinks(inode, at: path) }
             return inode
         }
     }

@@ -120,7 +120,7 @@ extension FileSystem {
         let old = inode.state.withLock { $0 }
         // The row may have moved to the name of a conflict copy.
         if let id = old.node, let node = try reopen(id, replacing) { return node }
-        followNames(of: inode)
+        try followNames(of: inode)
         if let path = table.path(of: inode.number), try follow(inode, at: path) {
             return try translating {
                 try journal.beginWriting(at: path, remote: try remoteState(of: inode, at: path), replacing: replacing)

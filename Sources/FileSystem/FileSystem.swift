@@ -158,7 +158,7 @@ package final class FileSystem: Sendable {
 
     func inode(_ number: InodeNumber) throws(FileError) -> Inode {
         guard let inode = table[number] else { throw .stale }
-        followNames(of: inode)
+        try followNames(of: inode)
         // The kernel looks the name up anew.
         if hasLostNames(inode) { throw .stale }
         return inode
