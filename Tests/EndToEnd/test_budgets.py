@@ -123,7 +123,7 @@ def test_paths_and_files_have_budgets_of_their_own(client, instance, bus, seed):
     expect_remote(client, "a.iso", "free", "other")
     assert waiting(instance, "b.iso")[0]["detail"] == f"of the day, {6 * MIB} bytes for *.iso"
     assert "metered networks, *.iso: 6 MiB of 6 MiB sent this day" in instance.run("policy", "show").stdout
-    os.kill(instance.flusher_pid(), signal.SIGTERM)
+    os.kill(instance.running_flusher(), signal.SIGTERM)
     wait_until(lambda: log(instance).count("ready") == 2, PATIENCE, "another flusher")
     expect_held(instance, "b.iso", "quota")
     # What somebody sets for all goes before what is set for paths, and not before what is set for the file.

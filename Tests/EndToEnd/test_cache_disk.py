@@ -146,7 +146,7 @@ def test_a_cache_that_cannot_be_written_is_still_read(instance, small, contents,
         assert file.read() == contents["f1"]
     mount.unmount()
     # It has files of the cache open, and would end by itself only when it was idle for long.
-    kill(instance.flusher_pid(), signal.SIGTERM)
+    kill(instance.running_flusher(), signal.SIGTERM)
     wait_until(lambda: remounts(small, "ro"), 60, "nobody to write any more")
     mount = mount.mount_again()
     read_here_and_there(mount, {"f1": contents["f1"]}, seed)

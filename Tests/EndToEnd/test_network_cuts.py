@@ -77,7 +77,8 @@ CUTS = {
 class Attempts:
     """Counts how often the flusher connects somewhere."""
 
-    def __init__(self, pid, folder, stack):
+    def __init__(self, instance, folder, stack):
+        pid = instance.running_flusher()
         self.path = os.path.join(folder, f"connects-{time.monotonic_ns()}")
         command = ["strace", "-f", "-q", "-ttt", "-e", "trace=connect", "-e", "signal=none", "-o", self.path, "-p", str(pid)]
         self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
@@ -130,7 +131,7 @@ def test_an_upload_waits_and_goes_on_where_it_was(far_server, far_instance, netw
     before = far_server.body_bytes()
     digest = write_random_file(mount / "big", size, seed)
     wait_until(lambda: far_server.body_bytes() - before >= 5 * MIB, 60, "an upload under way")
-    attempts = Attempts(instance.flusher_pid(), folder, stack)
+    attempts = Attempts(instance, folder, stack)
     follower = Lines(instance, "events", "--json")
     stack.callback(follower.stop)
     start = log_size(instance)
@@ -168,7 +169,7 @@ def test_attempts_get_fewer(far_server, far_instance, folder, stack, seed):
     write_random_file(mount / "first", 1000, seed)
     wait_until(lambda: instance.pending_files() == 0, 60, "a first upload")
     port = int(far_server.address.rpartition(":")[2])
-    attempts = Attempts(instance.flusher_pid(), folder, stack)
+    attempts = Attempts(instance, folder, stack)
     far_server.kill()
     write_random_file(mount / "second", 1000, seed)
     expect_offline(instance, 30)
@@ -197,7 +198,7 @@ def test_volumes_with_one_server_ask_once_for_all(far_server, far_instance, fold
         write_file(mounts[-1] / "first", b"1")
     instance.flush()
     far_server.kill()
-    attempts = Attempts(instance.flusher_pid(), folder, stack)
+    attempts = Attempts(instance, folder, stack)
     start = log_size(instance)
     for mount in mounts:
         write_file(mount / "second", b"2")
@@ -243,7 +244,7 @@ def test_a_name_that_nobody_resolves_is_a_network_that_is_away(resolving, far_se
     mount = instance.mount("s3://bucket")
     network.nft(["udp dport 53 drop"])
     write_file(hosts, b"127.0.0.1 localhost\n")
-    attempts = Attempts(instance.flusher_pid(), folder, stack)
+    attempts = Attempts(instance, folder, stack)
     start = log_size(instance)
     run([*instance.inside, "cp", instance.binary, mount / "small"])
     expect_offline(instance, 30)

@@ -69,8 +69,8 @@ def test_secrets_show_nowhere(instance, client, seed, protocol):
 @pytest.mark.parametrize("server_of", ["mount", "flusher"])
 def test_a_crash_is_the_end_and_tells_no_registers(instance, server_of):
     mount = instance.mount("s3://bucket")
-    wait_until(lambda: instance.flusher_pid(), 10, "the flusher")
-    kill(mount.pid if server_of == "mount" else instance.flusher_pid(), signal.SIGSEGV)
+    flusher = instance.running_flusher()
+    kill(mount.pid if server_of == "mount" else flusher, signal.SIGSEGV)
     logs = contents(instance.directory("run"))
     assert b"ready" in logs
     assert b"rsp 0x" not in logs and b"Registers" not in logs

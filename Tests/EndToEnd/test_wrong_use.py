@@ -259,7 +259,7 @@ def test_mounting_with_a_full_disk_of_the_state(make_instance, proxy, client, fo
         write_file(before / "pending", b"acknowledged")
         before.unmount()
         assert instance.pending_files() == 1, "nothing was dirty at the kill"
-        kill(instance.flusher_pid())
+        kill(instance.running_flusher())
         proxy.online()
     filler = fill(disk)
     result = instance.run("mount", "s3://bucket", point, *options(instance), check=False)

@@ -58,7 +58,9 @@ extension Engine {
         state.inspect { state in
             guard !state.jobs.isEmpty else { return nil }
             let left = state.jobs.values.reduce(Int64(0)) { sum, job in
-                sum + (job.progress.map { max(0, $0.size - $0.sent) } ?? 0)
+                // Before the first byte goes, what is to go is known of the row alone.
+                let known = state.scheduler.row(job.row)?.facts.remaining ?? 0
+                return sum + (job.progress.map { max(0, $0.size - $0.sent) } ?? known)
             }
             let count = state.jobs.count
             let what = "\(count) upload\(count == 1 ? "" : "s") under way"

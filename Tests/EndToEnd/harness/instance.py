@@ -158,6 +158,10 @@ class Instance:
         flusher = self.status()["flusher"]
         return flusher["pid"] if flusher["running"] else None
 
+    def running_flusher(self):
+        """The flusher's pid, once one runs: a mount is there before the flusher that it starts."""
+        return wait_until(self.flusher_pid, 20, "the flusher to run")
+
     def kill_flusher(self):
         """SIGKILL to the flusher; fails when none runs."""
         pid = self.flusher_pid()
