@@ -340,8 +340,8 @@ def test_a_file_deleted_on_both(pair):
     pair.ends()
 
 
-def mode(side):
-    return stat.S_IMODE(os.stat(side / "f").st_mode)
+def mode(side, name="f"):
+    return stat.S_IMODE(os.stat(side / name).st_mode)
 
 
 def test_a_file_edited_then_given_a_mode(pair):
@@ -387,3 +387,106 @@ def test_a_file_open_on_one_and_replaced_on_the_other(pair):
         # Who has it open goes on with what it began.
         assert file.read() == b"se"
     pair.ends(f=b"other")
+
+
+# MARK: files with several names on one of them
+
+@pytest.fixture
+def linked(pair):
+    """`f` and `g` are one file of `two`; of `one` they are two of the same content."""
+    one, two = pair.begin(f=b"base")
+    os.link(two / "f", two / "g")
+    two.send()
+    assert one.tree() == {"f": b"base", "g": b"base"} and os.stat(one / "f").st_nlink == 1
+    return one, two
+
+
+def test_a_file_edited_then_given_a_name(pair):
+    one, two = pair.begin(f=b"base")
+    one.write(b"one")
+    os.link(two / "f", two / "g")
+    one.send()
+    two.send()
+    pair.ends(f=b"one", g=b"one")
+
+
+def test_a_file_given_a_mode_then_a_name(pair):
+    one, two = pair.begin(f=b"base")
+    os.chmod(one / "f", 0o600)
+    os.link(two / "f", two / "g")
+    one.send()
+    two.send()
+    pair.ends(f=b"base", g=b"base")
+    assert mode(two, "f") == mode(two, "g") == mode(one, "f") == 0o600 and mode(one, "g") == 0o644
+
+
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_a_file_deleted_then_given_a_name(pair, is_cached):
+    one, two = pair.begin(f=b"base")
+    if not is_cached:
+        two.forget()
+    os.unlink(one / "f")
+    os.link(two / "f", two / "g")
+    one.send()
+    if is_cached:
+        two.send()
+        return pair.ends(g=b"base")
+    two.fails("changed or went away at the remote, and is not cached")
+    two.instance.run("uploads", "cancel", two / "g")
+    pair.ends()
+
+
+def test_the_first_name_edited_on_both(pair, linked):
+    one, two = linked
+    one.write(b"one")
+    two.write(b"two", "g")
+    one.send()
+    two.send()
+    pair.ends(f=b"one", CONFLICT=b"two", g=b"two", conflicts=1)
+
+
+def test_another_name_edited_on_both(pair, linked):
+    one, two = linked
+    one.write(b"one", "g")
+    two.write(b"two")
+    one.send()
+    two.send()
+    pair.ends(f=b"two", g=b"one")
+
+
+@pytest.mark.parametrize("name", ["f", "g"])
+def test_a_name_deleted_then_edited(pair, linked, name):
+    one, two = linked
+    os.unlink(one / name)
+    two.write(b"two", name)
+    one.send()
+    two.send()
+    pair.ends(f=b"two", g=b"two")
+
+
+def test_the_first_name_renamed_then_edited(pair, linked):
+    one, two = linked
+    os.rename(one / "f", one / "h")
+    two.write(b"two")
+    one.send()
+    two.send()
+    pair.ends(f=b"two", g=b"two", h=b"base")
+
+
+@pytest.mark.parametrize("name", ["f", "g"])
+def test_a_name_edited_then_deleted(pair, linked, name):
+    one, two = linked
+    one.write(b"one", name)
+    os.unlink(two / name)
+    one.send()
+    two.send()
+    pair.ends(**{"f": b"base", "g": b"base", name: b"one"})
+
+
+def test_a_name_edited_by_who_does_not_know_of_the_others(pair, linked):
+    two, one = linked
+    two.write(b"two")
+    two.send()
+    assert one.read("g") == b"two"
+    one.send()
+    pair.ends(f=b"two", g=b"two")

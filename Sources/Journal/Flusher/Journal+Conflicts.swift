@@ -113,6 +113,7 @@ extension Journal {
             guard var row = try tables.node(node.id), let old = row.generation, old.id == node.generation?.id,
                 let source = old.wholeRemote, old.isSealed, try !tables.isInTransfer(old.id)
             else { return false }
+            if try tables.recallCopy(row, of: source.key) { return true }
             row.generation = try tables.replace(old, .remote(source.key, version), size: version.size)
             if !source.version.isSame(as: version) { try tables.makeAnother(&row) }
             try tables.update(row)

@@ -88,6 +88,18 @@ extension Journal {
 }
 
 extension Tables {
+    /// Has a further name of a file look at its first one once more before it becomes a copy of that: also its attributes
+    /// are the file's.
+    ///
+    /// False when the row is not that of a name whose first one is `first`.
+    func recallCopy(_ row: JournalNode, of first: ObjectKey) throws(JournalError) -> Bool {
+        guard try hasLinks(), let link = try linkedName(at: row.path), !link.isFirst,
+            try firstName(of: link.file)?.path == first, try node(at: first) == nil
+        else { return false }
+        try recall(link, row)
+        return true
+    }
+
     /// Has a name's row wait for the first name again.
     fileprivate func recall(_ link: LinkedName, _ row: JournalNode) throws(JournalError) {
         var (link, row) = (link, row)
