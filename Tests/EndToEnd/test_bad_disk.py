@@ -35,10 +35,13 @@ def bad_machine(folder, stack):
     return make
 
 
-@pytest.mark.parametrize("rate", [1.0, 0.05])
+@pytest.mark.parametrize("rate, error", [(1.0, "EIO"), (0.05, "EIO"), (0.2, "ENOSPC")])
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_fsync_acknowledged_outlives_a_disk_that_fails_to_write(kind, rate, proxy, make_instance, bad_machine, seed, client):
-    machine = bad_machine(make_instance(proxy.url, "instance"), kind=kind, rate=rate)
+def test_what_fsync_acknowledged_outlives_a_disk_that_fails_to_write(
+    kind, rate, error, proxy, make_instance, bad_machine, seed, client
+):
+    """`ENOSPC` is what a thin volume answers whose pool is full."""
+    machine = bad_machine(make_instance(proxy.url, "instance"), kind=kind, rate=rate, error=error)
     instance, generator, ledger, known = machine.instance, random.Random(seed), Ledger(seed, closes=True), {}
     mount = instance.mount("s3://bucket")
     assert os.listdir(mount.path) == []
