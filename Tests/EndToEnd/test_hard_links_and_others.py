@@ -137,6 +137,27 @@ def test_a_mount_that_is_read_only_changes_nothing(linked, instance, client):
     assert instance.pending_files() == 0 and objects(client)["g"] == b"first"
 
 
+def test_the_first_name_moves_while_another_is_looked_for(instance, client, proxy):
+    """What the remote says of the name that it had is no reason to ask a person."""
+    client.put_object(Bucket="bucket", Key="f", Body=b"first")
+    mount = instance.mount("s3://bucket")
+    assert os.listdir(mount.path) == ["f"]
+    pause(instance)
+    os.link(mount / "f", mount / "g")
+    mount.unmount()
+    instance.drop_cache()
+    proxy.refuse_metadata()
+    held = proxy.rule("hold", method="HEAD", path="/bucket/f", times=1)
+    instance.run("uploads", "resume", "--all")
+    wait_until(lambda: held.matched() == 1, 20, "the flusher to look for the file")
+    mount = mount.mount_again()
+    os.rename(mount / "f", mount / "e")
+    wait_until(lambda: set(all_keys(client, "bucket")) == {"e"}, 30, "the file by its new name")
+    held.remove()
+    instance.flush()
+    assert objects(client) == {"e": b"first", "g": b"first"}
+
+
 # MARK: what people decide
 
 @pytest.fixture

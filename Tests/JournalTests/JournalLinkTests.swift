@@ -60,6 +60,17 @@ import Testing
         #expect(try journal.linked(at: "b")?.first == "c")
     }
 
+    @Test func whoHasAnOlderPictureOfANameIsToldSo() throws {
+        try link("a", "b", fixture.remoteFile)
+        let seen = try fixture.row("b")
+        #expect(try journal.firstName(of: seen) == .remote("a"))
+        try journal.rename(from: "b", to: "c", sourceRemote: .absent, targetRemote: .absent)
+        #expect(try journal.firstName(of: seen) == .changed)
+        #expect(try journal.firstName(of: fixture.row("c")) == .remote("a"))
+        _ = try fixture.edit("a")
+        #expect(try journal.firstName(of: fixture.row("c")) == .changed, "the file has to be sent first")
+    }
+
     @Test func aCopyTakesThePlaceOfAFirstNameThatIsRemoved() throws {
         try linkRemote("a", "b")
         try link("a", "c", fixture.remoteFile)

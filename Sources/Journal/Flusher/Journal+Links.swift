@@ -4,12 +4,35 @@
 package import Base
 internal import Database
 
+/// The first name of the file that a row stands for a further name of.
+package enum KnownFirstName: Hashable, Sendable {
+    /// It is remote with all that the file has.
+    case remote(ObjectKey)
+    /// The row, or the file, is something else by now.
+    case changed
+    /// There is no such file.
+    case unknown
+}
+
 extension Journal {
     /// The first name of the file that a path is another name of; nil where it is none.
     package func firstName(of path: ObjectKey) throws(JournalError) -> ObjectKey? {
         try read { tables throws(JournalError) in
             guard let link = try tables.linkedName(at: path), !link.isFirst else { return nil }
             return try tables.firstName(of: link.file)?.path
+        }
+    }
+
+    /// What is known of the file that a row is a further name of, by one look at both.
+    package func firstName(of node: JournalNode) throws(JournalError) -> KnownFirstName {
+        try snapshot { tables throws(JournalError) in
+            guard let row = try tables.node(node.id), row.path == node.path, row.kind == .hardLink else {
+                return .changed
+            }
+            guard let link = try tables.linkedName(at: row.path), !link.isFirst,
+                let first = try tables.firstName(of: link.file)
+            else { return .unknown }
+            return try tables.node(at: first.path) == nil ? .remote(first.path) : .changed
         }
     }
 
