@@ -48,7 +48,7 @@ extension FileSystem {
         _ knowledge: Knowledge
     ) throws(FileError) {
         try keepFolder(path.parent, knowledge)
-        try translating { try journal.remove(at: path, remote: try view.state(of: path, as: knowledge)) }
+        try removeRow(at: path, knowledge)
         table.remove(parent, name)?.state.withLock { $0.noteStatusChange() }
     }
 
@@ -62,7 +62,7 @@ extension FileSystem {
     ) throws(FileError) {
         try keepFolder(path.parent, knowledge)
         try handingOver(table.child(parent, name), to: heir) { () throws(FileError) in
-            try translating { try journal.remove(at: path, remote: try view.state(of: path, as: knowledge)) }
+            try removeRow(at: path, knowledge)
         }
         // Nobody has it open; it is found anew by its other name.
         if heir.folder == nil, let inode = table.remove(parent, name) { detach(inode) }
@@ -97,9 +97,13 @@ extension FileSystem {
     ) throws(FileError) {
         try keepFolder(path.parent, knowledge)
         try keepingReadable(table.child(parent, name), at: path) { () throws(FileError) in
-            try translating { try journal.remove(at: path, remote: try view.state(of: path, as: knowledge)) }
+            try removeRow(at: path, knowledge)
         }
         if let inode = table.remove(parent, name) { detach(inode) }
+    }
+
+    private func removeRow(at path: ObjectKey, _ knowledge: Knowledge) throws(FileError) {
+        try translating { try journal.remove(at: path, remote: try view.state(of: path, as: knowledge)) }
     }
 
     /// Takes an inode off its name: it lives on, for itself, while it is open.

@@ -108,31 +108,25 @@ extension FileSystem {
                 if state.isWritable, state.content.staging != nil { return }
                 if state.isDetached { return try makeAnonymous(inode) }
                 if state.isWritable, let id = state.content.generation { return try openStaging(inode, id) }
-                let (node, isConflict) = try beginGeneration(inode, replacing)
+                let node = try beginGeneration(inode, replacing)
                 guard let generation = node.generation else { throw .stale }
                 try adopt(generation, of: node, for: inode, replacing: inode.state.withLock { $0.content })
-                if isConflict { try keepLocalBytes(of: inode) }
             }
         }
     }
 
-    /// The row of a file that is to be changed, with an unsealed generation; `isConflict`: over a version that others have
-    /// replaced.
-    private func beginGeneration(
-        _ inode: Inode,
-        _ replacing: Bool
-    ) throws(FileError) -> (node: JournalNode, isConflict: Bool) {
+    /// The row of a file that is to be changed, with an unsealed generation.
+    private func beginGeneration(_ inode: Inode, _ replacing: Bool) throws(FileError) -> JournalNode {
         let old = inode.state.withLock { $0 }
         // The row may have moved to the name of a conflict copy.
-        if let id = old.node, let node = try reopen(id, replacing) { return (node, false) }
+        if let id = old.node, let node = try reopen(id, replacing) { return node }
         try followNames(of: inode)
         if let path = table.path(of: inode.number), try follow(inode, at: path) {
-            let node = try translating {
+            return try translating {
                 try journal.beginWriting(at: path, remote: try remoteState(of: inode, at: path), replacing: replacing)
             }
-            return (node, false)
         }
-        return (try beginConflict(inode, old), true)
+        return try beginConflict(inode, old)
     }
 
     /// Opens the content of a row for changes; nil when there is no such row, or it was completed just now.
@@ -158,6 +152,22 @@ extension FileSystem {
         let (whole, attributes, node) = inode.state.withLock { ($0.content.wholeRemote, $0.attributes, $0.node) }
         if node == nil, let whole { return .file(whole.version, attributes) }
         return try view.state(of: path)
+    }
+
+    /// A change of a version that the remote has replaced since it was opened: its row keeps the old version as its
+    /// base, so the upload will find the conflict and keep both.
+    private func beginConflict(_ inode: Inode, _ old: Inode.State) throws(FileError) -> JournalNode {
+        guard let path = table.path(of: inode.number) ?? old.supersededAt else { throw .stale }
+        guard let whole = old.content.wholeRemote, old.content.generation == nil else { throw .stale }
+        // Something else was made here since: there is no name for this content.
+        if try translating({ try journal.node(at: path) }) != nil { throw .stale }
+        let remote = RemoteState.file(whole.version, old.attributes)
+        let node = try translating { try journal.beginWriting(at: path, remote: remote) }
+        if old.supersededAt != nil, let parent = table.inode(at: path.parent) {
+            table.place(inode, parent.number, path.name)
+            inode.state.withLock { $0.supersededAt = nil }
+        }
+        return node
     }
 
     /// Puts an unsealed generation on top of what the file showed.

@@ -2,8 +2,10 @@
 # Copyright the Moorage authors
 """A program that gives files names and takes them away until the power is cut, and what may be left of it."""
 
+import errno
 import os
 import random
+import sys
 import threading
 
 from .posix import exchange
@@ -18,6 +20,7 @@ class LinkLedger:
     def __init__(self, seed):
         self.random = random.Random(seed)
         self.number = 0
+        self.may_fail, self.failure = False, None
         # Which file each name is of; each state may be there after a cut.
         self.names = [{}]
         # The contents that a file may have, by its number.
@@ -27,15 +30,19 @@ class LinkLedger:
 
     def work(self, root, cut, actions, delay):
         """Does one thing after the other, calls `cut` after that many, and ends when the disk is gone."""
+        self.may_fail = False
         reached, ended = threading.Event(), threading.Event()
         thread = threading.Thread(target=self._work, args=(root, actions, reached, ended))
         thread.start()
         assert reached.wait(120), "the writer ended before the cut"
         threading.Event().wait(delay)
+        self.may_fail = True
         cut()
         ended.set()
         thread.join(60)
         assert not thread.is_alive()
+        if self.failure:
+            raise self.failure
 
     def _work(self, root, actions, reached, ended):
         done = 0
@@ -46,8 +53,10 @@ class LinkLedger:
                 if done == actions:
                     reached.set()
         except OSError:
-            # The disk is gone. Before the cut that is an error, which shows by nothing being reached.
-            pass
+            # The disk is gone.
+            if not self.may_fail:
+                self.failure = sys.exc_info()[1]
+                reached.set()
 
     def _act(self, root):
         names = self.names[-1]
@@ -127,8 +136,7 @@ class LinkLedger:
         files, contents = {name: status.st_ino for name, status in found.items()}, {}
         for name, status in found.items():
             assert status.st_nlink == list(files.values()).count(status.st_ino), (name, status)
-            with open(os.path.join(root, name), "rb") as file:
-                contents[name] = file.read()
+            contents[name] = read(os.path.join(root, name))
         possible = [names for names in self.names if grouped(names) == grouped(files)]
         assert possible, f"there is {files}, of {len(self.names)} states from {self.names[0]} to {self.names[-1]}"
         fitting = [names for names in possible if all(contents[name] in self.contents[names[name]] for name in names)]
@@ -136,6 +144,17 @@ class LinkLedger:
         self.names = fitting[-1:]
         self.contents = {file: [contents[name]] for name, file in self.names[0].items()}
         return contents
+
+
+def read(path, attempts=3):
+    """What a file has; a request of before the cut may arrive meanwhile, and then who has it open is told so."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as problem:
+        if problem.errno != errno.ESTALE or attempts == 1:
+            raise
+        return read(path, attempts - 1)
 
 
 def grouped(names):
