@@ -196,6 +196,34 @@ import Testing
         #expect(try staged() == [String(generation.value), String(later.value)])
     }
 
+    @Test func emptyFilesDoNotKeepWhatWasMadeAheadForThem() throws {
+        for index in 0..<1000 {
+            if index % 20 == 0 { try journal.prepareNewFiles() }
+            let name = ObjectKey("empty-\(index)")
+            let (node, generation) = try make(name)
+            _ = try journal.seal(node.id, generation, content: ContentMap(size: 0), modified: nil)
+        }
+        try journal.prepareNewFiles()
+        // 64 for the next ones, and as many for those that were made and may want theirs.
+        #expect(try openStagingFiles() <= 128)
+        // Its bytes find another way.
+        let (node, generation) = try make("last")
+        for index in 0..<200 { _ = try make(ObjectKey("then-\(index)")) }
+        try journal.prepareNewFiles()
+        _ = try journal.seal(node.id, generation, content: try fixture.put(node, "data"), modified: nil)
+        #expect(try StagingBytes.read(journal, generation) == Array("data".utf8))
+    }
+
+    private func openStagingFiles() throws -> Int {
+        let folder = "\(fixture.scratch.path)/staging/"
+        return try Files.names(in: "/proc/self/fd").filter { name in
+            var target = [CChar](repeating: 0, count: 4096)
+            let length = readlink("/proc/self/fd/\(name.string)", &target, target.count - 1)
+            return length > 0
+                && String(decoding: target.prefix(length).map(UInt8.init), as: UTF8.self).hasPrefix(folder)
+        }.count
+    }
+
     @Test func noFileIsTakenAwayWhoseNameIsTakenWhileItIsMade() throws {
         _ = try make("first")
         let journal = journal

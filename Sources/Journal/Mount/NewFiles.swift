@@ -113,6 +113,18 @@ final class NewFiles: Sendable {
         return FileDescriptor(owning: raw)
     }
 
+    /// Closes staging files of new files that have not wanted theirs yet, but for those of the newest.
+    ///
+    /// A file is opened again by its name when bytes come, which of empty ones never do.
+    func closeUnused(beyond limit: Int) {
+        let old = state.withLock { state in
+            let taken = state.prepared.keys.filter { !state.names.generations.contains($0) }
+            guard taken.count > limit else { return [Int32]() }
+            return taken.sorted().prefix(taken.count - limit).compactMap { state.prepared.removeValue(forKey: $0) }
+        }
+        for raw in old { FileDescriptor(owning: raw).close() }
+    }
+
     /// Closes the files that were made ahead, and has `remove` delete those whose names no file has taken, nor takes
     /// meanwhile.
     func discardPrepared(_ remove: (GenerationID) -> Void) {
@@ -198,6 +210,7 @@ extension Journal {
     /// Makes the staging files of the next new files ahead, as many as ``preparedLimit``; on ext4 that is a tenth of what a
     /// small file costs its writer.
     package func prepareNewFiles() throws(SystemError) {
+        newFiles.closeUnused(beyond: Self.preparedLimit)
         for name in newFiles.unprepared(Self.preparedLimit) {
             let flags = O_RDWR | O_NOFOLLOW | O_CREAT
             newFiles.keep(try FileDescriptor.open(stagingPath(GenerationID(name)), flags), for: name)
