@@ -10,25 +10,13 @@ import pytest
 from harness.bad_disk import BadDisk, bad_disk_needs
 from harness.processes import wait_until
 from harness.settings import scaled
-from harness.trees import random_bytes, write_file
+from harness.trees import random_bytes, read_here_and_there, write_file
 
 KINDS = ("ext4", "xfs")
 MIB = 1 << 20
 pytestmark = [
     pytest.mark.limit(3600), pytest.mark.skipif(bad_disk_needs(*KINDS) is not None, reason=str(bad_disk_needs(*KINDS)))
 ]
-
-
-def read_here_and_there(mount, contents, choice, count):
-    """Reads that the kernel's memory does not answer."""
-    for _ in range(count):
-        name = choice.choice(sorted(contents))
-        offset = choice.randrange(len(contents[name]))
-        descriptor = os.open(mount / name, os.O_RDONLY | os.O_DIRECT)
-        try:
-            assert os.pread(descriptor, 200_000, offset) == contents[name][offset:offset + 200_000], name
-        finally:
-            os.close(descriptor)
 
 
 def forget_pages(disk):
@@ -55,17 +43,17 @@ def test_files_are_read_past_a_disk_that_fails(kind, call, rate, error, server, 
         client.put_object(Bucket="bucket", Key=name, Body=data)
     mount = instance.mount("s3://bucket")
     for round in range(scaled(3)):
-        read_here_and_there(mount, contents, choice, 20)
+        read_here_and_there(mount, contents, choice.random(), 20, 200_000)
         forget_pages(disk)
         disk.fail()
-        read_here_and_there(mount, contents, choice, 60)
+        read_here_and_there(mount, contents, choice.random(), 60, 200_000)
         written = f"written {round}"
         contents[written] = random_bytes(seed - round, 700_000)
         write_file(mount / written, contents[written])
-        read_here_and_there(mount, contents, choice, 20)
+        read_here_and_there(mount, contents, choice.random(), 20, 200_000)
         instance.flush()
         disk.heal()
-        read_here_and_there(mount, contents, choice, 20)
+        read_here_and_there(mount, contents, choice.random(), 20, 200_000)
         # Its file system may have stopped for good; a start of the machine mends it.
         instance.abandon()
         disk.unmount()

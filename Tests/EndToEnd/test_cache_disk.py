@@ -5,7 +5,6 @@
 import contextlib
 import errno
 import os
-import random
 import shutil
 import signal
 
@@ -15,7 +14,7 @@ from harness import injection
 from harness.disks import SmallDisk, needs_root
 from harness.injection import ENDLESS, Injection
 from harness.processes import kill, wait_until
-from harness.trees import random_bytes
+from harness.trees import random_bytes, read_here_and_there
 
 MIB = 1 << 20
 needs_injection = pytest.mark.skipif(injection.missing() is not None, reason=str(injection.missing()))
@@ -49,19 +48,6 @@ def read_all(mount, contents):
     for name, data in contents.items():
         with open(mount / name, "rb") as file:
             assert file.read() == data, name
-
-
-def read_here_and_there(mount, contents, seed, count=40):
-    """Reads that the kernel's memory does not answer."""
-    choice = random.Random(seed)
-    for _ in range(count):
-        name = choice.choice(sorted(contents))
-        offset = choice.randrange(len(contents[name]))
-        descriptor = os.open(mount / name, os.O_RDONLY | os.O_DIRECT)
-        try:
-            assert os.pread(descriptor, 50_000, offset) == contents[name][offset:offset + 50_000], name
-        finally:
-            os.close(descriptor)
 
 
 def cache_of(instance):

@@ -2,6 +2,7 @@
 # Copyright the Moorage authors
 """The remote changed under a pending local edit: both versions exist afterwards, nothing is overwritten."""
 
+import errno
 import os
 import re
 import socket
@@ -91,6 +92,21 @@ def test_a_write_to_an_open_file_that_the_remote_replaced_is_kept(instance, read
     found = bodies(client)
     assert found == {"notes.txt": b"base", "open.txt": b"theirs", conflict_key(found, "open"): b"012ours789"}
     assert instance.conflicts() == 1
+
+
+def test_a_write_to_an_open_file_that_was_replaced_unseen_is_refused(instance, ready, client):
+    """Nobody looked at it between its upload and that: what it stands on is not known any more."""
+    write_file(ready / "open.txt", b"0123456789")
+    with open(ready / "open.txt", "r+b", buffering=0) as file:
+        instance.flush()
+        client.put_object(Bucket="bucket", Key="open.txt", Body=b"theirs")
+        instance.run("cache", "refresh", ready.path)
+        wait_until(lambda: open(ready / "open.txt", "rb").read() == b"theirs", 20, "the remote's version in the mount")
+        with pytest.raises(OSError) as problem:
+            file.write(b"ours")
+        assert problem.value.errno == errno.ESTALE
+    instance.flush()
+    assert bodies(client) == {"notes.txt": b"base", "open.txt": b"theirs"} and instance.conflicts() == 0
 
 
 def test_a_deletion_does_not_destroy_a_version_it_never_saw(instance, ready, client):

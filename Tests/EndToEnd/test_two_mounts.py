@@ -418,6 +418,10 @@ def test_a_file_given_a_mode_then_a_name(pair):
     two.send()
     pair.ends(f=b"base", g=b"base")
     assert mode(two, "f") == mode(two, "g") == mode(one, "f") == 0o600 and mode(one, "g") == 0o644
+    two.write(b"two")
+    two.send()
+    pair.ends(f=b"two", g=b"two")
+    assert mode(one, "g") == 0o600
 
 
 @pytest.mark.parametrize("is_cached", [True, False])

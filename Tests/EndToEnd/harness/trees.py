@@ -91,3 +91,16 @@ def all_keys(client, bucket, prefix=""):
         for item in page.get("Contents", []):
             keys[item["Key"]] = item["Size"]
     return keys
+
+
+def read_here_and_there(mount, contents, seed, count=40, length=50_000):
+    """Reads that the kernel's memory does not answer."""
+    choice = random.Random(seed)
+    for _ in range(count):
+        name = choice.choice(sorted(contents))
+        offset = choice.randrange(len(contents[name]))
+        descriptor = os.open(mount / name, os.O_RDONLY | os.O_DIRECT)
+        try:
+            assert os.pread(descriptor, length, offset) == contents[name][offset:offset + length], name
+        finally:
+            os.close(descriptor)
