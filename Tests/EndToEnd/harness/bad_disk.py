@@ -11,7 +11,7 @@ import os
 import subprocess
 
 from .disks import LoopDisk, find_tool, loop_disk_needs
-from .processes import kill, run, wait_until
+from .processes import Failure, kill, run, wait_until
 
 CALLS = {"write": ("pwrite", "zero", "trim"), "read": ("pread",)}
 
@@ -75,7 +75,19 @@ class BadDisk(LoopDisk):
         """When nothing is mounted of it any more."""
         self.heal()
         self.unmount()
-        run(["fusermount3", "-u", os.path.dirname(self.image)], check=False)
+        self._release()
         for process in (self.client, self.server):
             kill(process.pid)
             process.wait()
+
+    def _release(self):
+        """Ends nbdfuse's mount, as soon as the loop device is let go, which the kernel does after the unmount's return."""
+        point = os.path.dirname(self.image)
+
+        def unmounted():
+            result = run(["fusermount3", "-u", point], check=False)
+            if result.returncode != 0 and "busy" not in result.stderr:
+                raise Failure(f"unmount {point}: {result.stderr}")
+            return result.returncode == 0
+
+        wait_until(unmounted, 150, f"{self.image} to be free")
