@@ -24,15 +24,24 @@ package final class Journal: Sendable {
     private let identity: [UInt64]?
     let begun = Atomic<Int>(0)
     let newFiles = NewFiles()
+    let closeLog: CloseLog
+    /// The kernel's name for the time since the machine was started.
+    let boot: String
     /// Some file may have several names; never false again.
     let mayHaveLinks = Atomic<Bool>(false)
 
     /// Opens the journal in a volume's state directory, creating both when missing.
     ///
     /// Does no recovery: whoever takes the mount lock first uses ``recovering(directory:boot:now:)``.
-    package init(directory: String, disk: DiskSync = DiskSync()) throws(JournalError) {
+    package init(
+        directory: String,
+        disk: DiskSync = DiskSync(),
+        boot: String = bootIdentifier()
+    ) throws(JournalError) {
         self.directory = directory
         self.disk = disk
+        self.boot = boot
+        closeLog = CloseLog(directory: directory)
         do throws(SystemError) {
             try Files.makeDirectories(directory)
             try Files.makeDirectories("\(directory)/staging")
@@ -147,14 +156,24 @@ package final class Journal: Sendable {
     ) throws(JournalError) -> Result {
         begun.wrappingAdd(1, ordering: .sequentiallyConsistent)
         var written: NewFiles.Waiting?
-        func noteCommit() { newFiles.remove(written) }
-        return try writer.write(durable: durable, committed: noteCommit) { connection throws(JournalError) in
-            let tables = Tables(connection: connection)
-            written = newFiles.waiting()
-            guard let waiting = written else { return try body(tables, nil, false) }
-            let sequence = try tables.nextSequence()
-            let hasSealed = try tables.insert(waiting, sequence, seal)
-            return try body(tables, sequence, hasSealed)
+        var place: CloseLog.Place?
+        func noteCommit() {
+            newFiles.remove(written)
+            closeLog.noteSeen(place)
+        }
+        do throws(JournalError) {
+            return try writer.write(durable: durable, committed: noteCommit) { connection throws(JournalError) in
+                let tables = Tables(connection: connection)
+                place = try adoptCloses(tables)
+                written = newFiles.waiting()
+                guard let waiting = written else { return try body(tables, nil, false) }
+                let sequence = try tables.nextSequence()
+                let hasSealed = try tables.insert(waiting, sequence, seal)
+                return try body(tables, sequence, hasSealed)
+            }
+        } catch {
+            if written != nil { newFiles.abandon() }
+            throw error
         }
     }
 }

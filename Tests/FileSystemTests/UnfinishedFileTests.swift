@@ -26,6 +26,8 @@ import Testing
         try volume.put("other", [9])
         let handle = try volume.create(path)
         try volume.write(handle, bytes, at: 0)
+        // It has a row: the close has to change that.
+        #expect(try volume.journal.node(at: ObjectKey(path))?.isOpen == true)
         try failSeals()
         #expect(throws: FileError.self) { try volume.files.flush(handle) }
         volume.files.release(handle)

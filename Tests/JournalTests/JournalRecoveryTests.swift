@@ -370,7 +370,7 @@ import Testing
         try fixture.damage("PRAGMA wal_checkpoint(TRUNCATE)")
         try save(later: "a", "precious")
         let other = try fixture.scratch.copy()
-        for suffix in ["-wal", "-shm"] { _ = unlink("\(other.path)/journal.sqlite\(suffix)") }
+        for name in ["journal.sqlite-wal", "journal.sqlite-shm", "closes"] { _ = unlink("\(other.path)/\(name)") }
         let recovered = try Journal.recovering(directory: other.path, boot: "one")
         let names = try Files.names(in: "\(other.path)/quarantine").map(\.string)
         #expect(try recovered.journal.node(at: "older") != nil && names.count == 1)
@@ -381,6 +381,7 @@ import Testing
         let node = try journal.createFileLater(at: path, attributes: .file())
         let content = try fixture.put(node, text)
         try journal.seal(node.id, try #require(node.generation).id, content: content, modified: nil)
+        #expect(try !journal.writeNewFiles(olderThan: 0))
     }
 
     @Test func anUnreadableRowDoesNotHideTheOthers() throws {

@@ -106,12 +106,10 @@ extension Journal {
         checksums: ChecksumList = ChecksumList(),
         now: Timestamp = .now()
     ) throws(JournalError) -> Bool {
-        let new = NewFile.Seal(node: node, content: content, modified: modified, now: now)
+        let new = NewFile.Seal(node: node, content: content, modified: modified, checksums: checksums, now: now)
+        if !isDoubtful, closeLater(new) { return true }
         return try writeAll(false, isDoubtful ? nil : new) { tables, sequence, hasSealed throws(JournalError) in
-            if hasSealed {
-                try tables.noteChecksums(of: generation, sealed: checksums)
-                return true
-            }
+            if hasSealed { return true }
             let change = try tables.change(sequence, now)
             guard let old = try change.tables.generation(generation) else { return false }
             // The same ranges may hold other bytes.

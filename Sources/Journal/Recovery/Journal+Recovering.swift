@@ -22,13 +22,13 @@ extension Journal {
         var report = RecoveryReport()
         try Salvage.undo(directory)
         let hasLog = try hasLog(directory)
-        var journal = try openSound(directory, disk, now, &report)
+        var journal = try openSound(directory, disk, boot, now, &report)
         do throws(JournalError) {
             try Recovery.run(journal, boot, now, hasLog: hasLog, &report)
         } catch {
             // The check does not compare tables with their indexes.
             guard error.kind == .corrupt, try !journal.isSalvaged() else { throw error }
-            journal = try openSalvaged(directory, disk, now, error, &report)
+            journal = try openSalvaged(directory, disk, boot, now, error, &report)
             try Recovery.run(journal, boot, now, hasLog: hasLog, &report)
         }
         try journal.synchronizeSealed()
@@ -54,17 +54,18 @@ extension Journal {
     private static func openSound(
         _ directory: String,
         _ disk: DiskSync,
+        _ boot: String,
         _ now: Timestamp,
         _ report: inout RecoveryReport
     ) throws(JournalError) -> Journal {
         do throws(JournalError) {
-            let journal = try Journal(directory: directory, disk: disk)
+            let journal = try Journal(directory: directory, disk: disk, boot: boot)
             try journal.check()
             try Salvage.complete(journal)
             return journal
         } catch {
             guard error.kind == .corrupt else { throw advised(error) }
-            return try openSalvaged(directory, disk, now, error, &report)
+            return try openSalvaged(directory, disk, boot, now, error, &report)
         }
     }
 
@@ -72,6 +73,7 @@ extension Journal {
     private static func openSalvaged(
         _ directory: String,
         _ disk: DiskSync,
+        _ boot: String,
         _ now: Timestamp,
         _ damage: JournalError,
         _ report: inout RecoveryReport
@@ -79,7 +81,7 @@ extension Journal {
         Log.error("journal", "\(damage); saving the rows that can be read")
         do throws(JournalError) {
             report.salvagedFrom = try Salvage.run(directory, now)
-            return try Journal(directory: directory, disk: disk)
+            return try Journal(directory: directory, disk: disk, boot: boot)
         } catch {
             throw advised(error)
         }

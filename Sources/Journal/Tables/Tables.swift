@@ -14,11 +14,12 @@ struct Tables {
     }
 
     func nextSequence() throws(JournalError) -> ChangeSequence {
-        let sql = "UPDATE meta SET value = value + 1 WHERE key = 'sequence' RETURNING value"
-        guard let next = try connection.first(sql, [], { $0.integer(0) }) else {
+        // Not RETURNING, for which SQLite makes a table in memory each time.
+        let sql = "UPDATE meta SET value = value + 1 WHERE key = 'sequence'"
+        guard try connection.run(sql) > 0 else {
             throw JournalError(.corrupt, "journal: the sequence counter is missing")
         }
-        return next
+        return try currentSequence()
     }
 
     func text(_ key: String) throws(JournalError) -> String? {

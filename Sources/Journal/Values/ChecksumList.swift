@@ -152,6 +152,11 @@ extension ChecksumList {
         return true
     }
 
+    /// Adds a row that was not stored; a damaged one is left out, which is never wrong.
+    mutating func add(row: Int64, _ ranges: [UInt8], _ bytes: [UInt8]) {
+        if decode(row: row, ranges, bytes) { changedRows.insert(row) }
+    }
+
     private static func blocks(of part: ExtentSet) -> [Int64] {
         var result: [Int64] = []
         for range in part.ranges {

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Glibc
+internal import Platform
+
+/// The file in which closes of new files are noted until the files have rows.
+///
+/// It is written by pwrite(2) and not synced: what was written outlives the process, and nobody has been told that it
+/// would outlive the machine. One process appends to it, the one that has the names for new files; any process may read it.
+final class CloseLog: Sendable {
+    /// The most bytes that it gets.
+    static let limit = 1 << 20
+
+    /// How far this process has read.
+    struct Place: Hashable, Sendable {
+        let nonce: UInt64
+        let serial: UInt64
+        let end: Int
+    }
+
+    private struct State {
+        var descriptor: Int32?
+        var seen: Place?
+    }
+
+    private let path: String
+    private let state = Lock(State())
+
+    init(directory: String) { path = "\(directory)/closes" }
+
+    deinit {
+        state.withLock { state in
+            if let descriptor = state.descriptor { FileDescriptor(owning: descriptor).close() }
+        }
+    }
+
+    /// Writes a record; the file is made when it is missing (mode 0600).
+    func write(_ record: [UInt8], at offset: Int) throws(SystemError) {
+        try state.withLock { state throws(SystemError) in
+            guard let descriptor = try Self.open(path, O_CREAT, &state) else { return }
+            var done = 0
+            while done < record.count {
+                done += try retryingOnInterrupt("pwrite", path) {
+                    record[done...].withUnsafeBytes { pwrite(descriptor, $0.baseAddress, $0.count, offset + done) }
+                }
+            }
+        }
+    }
+
+    /// Whether there may be records that this process has not read.
+    func hasNews() throws(SystemError) -> Bool {
+        try state.withLock { state throws(SystemError) in
+            guard let descriptor = try Self.open(path, 0, &state) else { return false }
+            guard let first = try Self.head(descriptor, path, 0) else { return false }
+            // Behind what was read, or from the beginning, which is written over when all of it has rows.
+            var offset = 0
+            if let seen = state.seen, seen.nonce == first.nonce, seen.serial >= first.serial {
+                offset = seen.end
+                guard let next = try Self.head(descriptor, path, offset), next.nonce == seen.nonce,
+                    next.serial == seen.serial &+ 1
+                else { return false }
+            }
+            // Of one that was torn nothing more comes.
+            return CloseRecord.chain(try Self.read(descriptor, path, offset, CloseRecord.limit))?.records.isEmpty
+                == false
+        }
+    }
+
+    /// All of it.
+    func read() throws(SystemError) -> [UInt8] {
+        try state.withLock { state throws(SystemError) in
+            guard let descriptor = try Self.open(path, 0, &state) else { return [] }
+            return try Self.read(descriptor, path, 0, Self.limit)
+        }
+    }
+
+    /// What there is up to a place needs no further look.
+    func noteSeen(_ place: Place?) {
+        guard let place else { return }
+        state.withLock { $0.seen = place }
+    }
+
+    private static func head(
+        _ descriptor: Int32,
+        _ path: String,
+        _ offset: Int
+    ) throws(SystemError) -> CloseRecord.Head? {
+        CloseRecord.Head(try read(descriptor, path, offset, CloseRecord.headSize))
+    }
+
+    /// Nil when there is no file and none is to be made.
+    private static func open(_ path: String, _ flags: Int32, _ state: inout State) throws(SystemError) -> Int32? {
+        if let descriptor = state.descriptor { return descriptor }
+        do throws(SystemError) {
+            let descriptor = try FileDescriptor.open(path, O_RDWR | O_NOFOLLOW | flags).detach()
+            state.descriptor = descriptor
+            return descriptor
+        } catch {
+            guard error.code == ENOENT, flags == 0 else { throw error }
+            return nil
+        }
+    }
+
+    private static func read(
+        _ descriptor: Int32,
+        _ path: String,
+        _ offset: Int,
+        _ count: Int
+    ) throws(SystemError) -> [UInt8] {
+        var bytes: [UInt8] = []
+        while bytes.count < count {
+            let size = min(count - bytes.count, CloseRecord.limit)
+            let position = Int64(offset + bytes.count)
+            let piece = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 8)
+            defer { piece.deallocate() }
+            let length = try readAll(descriptor, into: piece, at: position)
+            bytes += piece[..<length]
+            if length < size { break }
+        }
+        return bytes
+    }
+}

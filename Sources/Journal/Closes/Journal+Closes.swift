@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Base
+internal import Database
+internal import Platform
+internal import Synchronization
+
+/// Which records of the close log count.
+struct CloseLogOwner: Hashable, Sendable {
+    /// The machine's start in which the log was begun: what it tells of is in no staging file for sure after another.
+    let boot: String
+    let nonce: UInt64
+}
+
+extension Journal {
+    /// Notes the close of a new file in the close log, so that many get their rows in one transaction; false where that is
+    /// not to be.
+    ///
+    /// Its row is written with the next change of any row here, or when somebody asks for it, in whatever process. Until
+    /// then SIGKILL leaves the record, of which the next process that opens the journal makes the row.
+    func closeLater(_ seal: NewFile.Seal) -> Bool {
+        guard newFiles.close(seal, in: closeLog) else { return false }
+        begun.wrappingAdd(1, ordering: .sequentiallyConsistent)
+        return true
+    }
+
+    /// Writes the rows of new files that another process closed, and has not written down or never will, before anything
+    /// is read.
+    func adoptCloses() throws(JournalError) {
+        guard try hasForeignCloses() else { return }
+        try write { _ in }
+    }
+
+    /// The same within a transaction; returns up to where the log was read.
+    func adoptCloses(_ tables: Tables) throws(JournalError) -> CloseLog.Place? {
+        guard try hasForeignCloses() else { return nil }
+        let log = try translating { () throws(SystemError) in try closeLog.read() }
+        guard let (nonce, records, end) = CloseRecord.chain(log), let last = records.last else { return nil }
+        let place = CloseLog.Place(nonce: nonce, serial: last.serial, end: end)
+        guard try tables.closeLogOwner() == CloseLogOwner(boot: boot, nonce: nonce) else { return place }
+        let written = try tables.lastClose()
+        let new = records.filter { $0.serial > written }
+        guard !new.isEmpty else { return place }
+        let sequence = try tables.nextSequence()
+        for record in new { try tables.adopt(record, sequence) }
+        try tables.noteLastClose(last.serial)
+        return place
+    }
+
+    private func hasForeignCloses() throws(JournalError) -> Bool {
+        if newFiles.hasLog { return false }
+        return try translating { () throws(SystemError) in try closeLog.hasNews() }
+    }
+
+    private func translating<Value>(_ body: () throws(SystemError) -> Value) throws(JournalError) -> Value {
+        do throws(SystemError) {
+            return try body()
+        } catch {
+            throw JournalError(system: error)
+        }
+    }
+}
+
+extension CloseRecord {
+    /// Nil for a file that a record does not hold all of.
+    init?(_ file: NewFile, _ seal: NewFile.Seal, serial: UInt64) {
+        let attributes = file.node.attributes
+        guard attributes.extended == .none, !attributes.isSpecial, seal.content.underlayLength == 0 else { return nil }
+        let rows = seal.checksums.changedRows.sorted()
+        self.init(
+            serial: serial,
+            node: file.node.id,
+            generation: file.generation,
+            path: file.node.path,
+            mode: attributes.mode,
+            uid: attributes.uid,
+            gid: attributes.gid,
+            modified: seal.modified ?? attributes.modified,
+            closedAt: seal.now,
+            size: seal.content.size,
+            extents: seal.content.extents,
+            checksums: rows.compactMap { row in
+                seal.checksums.encoded(row: row).map { Checksums(row: row, covered: $0.covered, sums: $0.checksums) }
+            }
+        )
+    }
+
+    /// The file as the process knew it that closed it.
+    fileprivate var file: NewFile {
+        let attributes = FileAttributes(mode: mode, uid: uid, gid: gid, modified: modified)
+        let node = JournalNode(new: node, generation, at: path, attributes, now: closedAt)
+        return NewFile(node: node, generation: generation, since: 0)
+    }
+
+    fileprivate var seal: NewFile.Seal {
+        var list = ChecksumList()
+        for part in checksums { list.add(row: part.row, part.covered, part.sums) }
+        let content = ContentMap(size: size, extents: extents, underlayLength: 0)
+        return NewFile.Seal(node: node, content: content, modified: modified, checksums: list, now: closedAt)
+    }
+}
+
+extension Tables {
+    private static let ownerKey = "closes"
+    private static let serialKey = "closed"
+
+    /// From now on the records count that begin with this nonce; those of before have their rows.
+    func beginCloseLog(_ owner: CloseLogOwner) throws(JournalError) {
+        try setText(Self.ownerKey, "\(owner.nonce) \(owner.boot)")
+        try noteLastClose(0)
+    }
+
+    func closeLogOwner() throws(JournalError) -> CloseLogOwner? {
+        guard let parts = try text(Self.ownerKey)?.split(separator: " ", maxSplits: 1), parts.count == 2,
+            let nonce = UInt64(parts[0])
+        else { return nil }
+        return CloseLogOwner(boot: String(parts[1]), nonce: nonce)
+    }
+
+    /// The serial of the last close whose file has, or had, a row.
+    func lastClose() throws(JournalError) -> UInt64 {
+        let sql = "SELECT value FROM meta WHERE key = ?"
+        let value = try connection.first(sql, [.text(Self.serialKey)]) { $0.integer(0) }
+        return UInt64(clamping: value ?? 0)
+    }
+
+    func noteLastClose(_ serial: UInt64) throws(JournalError) {
+        let value = Int64(clamping: serial)
+        try connection.run("INSERT OR REPLACE INTO meta VALUES (?, ?)", [.text(Self.serialKey), .integer(value)])
+    }
+
+    fileprivate func adopt(_ record: CloseRecord, _ sequence: ChangeSequence) throws(JournalError) {
+        guard try node(record.node) == nil, try generation(record.generation) == nil else {
+            return Log.error("journal", "\(record.path): the close log tells of a file that has a row")
+        }
+        try insert(record.file, sequence, record.seal)
+    }
+}
