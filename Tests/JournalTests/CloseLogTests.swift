@@ -180,6 +180,17 @@ import Testing
         try expectWhole(node, in: other)
     }
 
+    /// Who sends files is not kept from it, and so makes room; the next mount does not pass over what it cannot read.
+    @Test func aLogThatCannotBeReadStopsTheNextMountAndNobodyElse() throws {
+        try close("a")
+        let killed = try fixture.scratch.copy()
+        _ = unlink("\(killed.path)/closes")
+        try Files.makeDirectories("\(killed.path)/closes")
+        let flusher = try Journal(directory: killed.path, boot: "one")
+        #expect(try flusher.node(at: "a") == nil)
+        #expect(throws: JournalError.self) { try Journal.recovering(directory: killed.path, boot: "one") }
+    }
+
     @Test func whatALogCannotHoldHasItsRowAtOnce() throws {
         try close("first")
         #expect(try !journal.writeNewFiles(olderThan: 0))

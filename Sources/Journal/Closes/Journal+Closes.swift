@@ -6,11 +6,26 @@ internal import Database
 internal import Platform
 internal import Synchronization
 
-/// Which records of the close log count.
-struct CloseLogOwner: Hashable, Sendable {
+/// Which records of the close log are yet to get rows; one row of **meta**, so that no damage takes a part of it.
+struct CloseLogMark: Hashable, Sendable {
     /// The machine's start in which the log was begun: what it tells of is in no staging file for sure after another.
     let boot: String
     let nonce: UInt64
+    /// The serial of the last close whose file has, or had, a row.
+    var serial: UInt64 = 0
+
+    static let key = "closes"
+
+    var text: String { "\(serial) \(nonce) \(boot)" }
+
+    init(boot: String, nonce: UInt64) { (self.boot, self.nonce) = (boot, nonce) }
+
+    init?(_ text: String) {
+        let parts = text.split(separator: " ", maxSplits: 2)
+        guard parts.count == 3, let serial = UInt64(parts[0]), let nonce = UInt64(parts[1]) else { return nil }
+        self.init(boot: String(parts[2]), nonce: nonce)
+        self.serial = serial
+    }
 }
 
 extension Journal {
@@ -27,9 +42,16 @@ extension Journal {
 
     /// Writes the rows of new files that another process closed, and has not written down or never will, before anything
     /// is read.
+    ///
+    /// Where the disk has no room, or fails, the read goes on without them: who sends files makes room by that.
     func adoptCloses() throws(JournalError) {
-        guard try hasForeignCloses() else { return }
-        try write { _ in }
+        do throws(JournalError) {
+            guard try hasForeignCloses() else { return }
+            try write { _ in }
+        } catch {
+            guard error.isOfMachine else { throw error }
+            Log.debug("journal", "closes could not be written down yet: \(error)")
+        }
     }
 
     /// The same within a transaction; returns up to where the log was read.
@@ -38,13 +60,13 @@ extension Journal {
         let log = try translating { () throws(SystemError) in try closeLog.read() }
         guard let (nonce, records, end) = CloseRecord.chain(log), let last = records.last else { return nil }
         let place = CloseLog.Place(nonce: nonce, serial: last.serial, end: end)
-        guard try tables.closeLogOwner() == CloseLogOwner(boot: boot, nonce: nonce) else { return place }
-        let written = try tables.lastClose()
-        let new = records.filter { $0.serial > written }
+        guard var mark = try tables.closeLogMark(), mark.boot == boot, mark.nonce == nonce else { return place }
+        let new = records.filter { $0.serial > mark.serial }
         guard !new.isEmpty else { return place }
         let sequence = try tables.nextSequence()
         for record in new { try tables.adopt(record, sequence) }
-        try tables.noteLastClose(last.serial)
+        mark.serial = last.serial
+        try tables.set(mark)
         return place
     }
 
@@ -102,32 +124,12 @@ extension CloseRecord {
 }
 
 extension Tables {
-    private static let ownerKey = "closes"
-    private static let serialKey = "closed"
-
-    /// From now on the records count that begin with this nonce; those of before have their rows.
-    func beginCloseLog(_ owner: CloseLogOwner) throws(JournalError) {
-        try setText(Self.ownerKey, "\(owner.nonce) \(owner.boot)")
-        try noteLastClose(0)
+    func closeLogMark() throws(JournalError) -> CloseLogMark? {
+        try text(CloseLogMark.key).flatMap { CloseLogMark($0) }
     }
 
-    func closeLogOwner() throws(JournalError) -> CloseLogOwner? {
-        guard let parts = try text(Self.ownerKey)?.split(separator: " ", maxSplits: 1), parts.count == 2,
-            let nonce = UInt64(parts[0])
-        else { return nil }
-        return CloseLogOwner(boot: String(parts[1]), nonce: nonce)
-    }
-
-    /// The serial of the last close whose file has, or had, a row.
-    func lastClose() throws(JournalError) -> UInt64 {
-        let sql = "SELECT value FROM meta WHERE key = ?"
-        let value = try connection.first(sql, [.text(Self.serialKey)]) { $0.integer(0) }
-        return UInt64(clamping: value ?? 0)
-    }
-
-    func noteLastClose(_ serial: UInt64) throws(JournalError) {
-        let value = Int64(clamping: serial)
-        try connection.run("INSERT OR REPLACE INTO meta VALUES (?, ?)", [.text(Self.serialKey), .integer(value)])
+    func set(_ mark: CloseLogMark) throws(JournalError) {
+        try setText(CloseLogMark.key, mark.text)
     }
 
     fileprivate func adopt(_ record: CloseRecord, _ sequence: ChangeSequence) throws(JournalError) {

@@ -39,7 +39,7 @@ extension Journal {
         let isFirst = !newFiles.hasLog
         let nonce = UInt64.random(in: 1 ... .max)
         let names = try write { tables throws(JournalError) in
-            if isFirst { try tables.beginCloseLog(CloseLogOwner(boot: boot, nonce: nonce)) }
+            if isFirst { try tables.set(CloseLogMark(boot: boot, nonce: nonce)) }
             return try tables.reserveNames()
         }
         if isFirst { newFiles.beginLog(nonce: nonce) }
@@ -134,18 +134,21 @@ extension Tables {
     ) throws(JournalError) -> Bool {
         var hasSealed = false
         let lastSerial = waiting.files.compactMap { $0.close?.serial }.max()
-        let written = lastSerial == nil ? 0 : try lastClose()
+        let mark = lastSerial == nil ? nil : try closeLogMark()
         for file in waiting.files {
             if let close = file.close {
                 // Another process may have made the row, and by now have sent the file and taken the row away.
-                if close.serial > written { try insert(file, sequence, close.seal) }
+                if close.serial > mark?.serial ?? 0 { try insert(file, sequence, close.seal) }
                 continue
             }
             let own = seal.flatMap { $0.node == file.node.id ? $0 : nil }
             try insert(file, sequence, own)
             if own != nil { hasSealed = true }
         }
-        if let lastSerial, lastSerial > written { try noteLastClose(lastSerial) }
+        if let lastSerial, var mark, lastSerial > mark.serial {
+            mark.serial = lastSerial
+            try set(mark)
+        }
         try noteUnused(waiting.firstUnused)
         return hasSealed
     }
