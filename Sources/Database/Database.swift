@@ -95,20 +95,27 @@ package final class Database: @unchecked Sendable {
     ///
     /// With `durable` the commit, and every earlier one of any process, is on stable storage
     /// when the call returns: the commit ends with an fsync of the log. When such an fsync has failed, everything is
-    /// copied into the database and a new log begun before a later one counts. `committed` is called before any other
-    /// thread can use the connection.
+    /// copied into the database and a new log begun before a later one counts. `committed`, or `failed`, is called before
+    /// any other thread can use the connection.
     package func write<Result>(
         durable: Bool = false,
         committed: () -> Void = {},
+        failed: (DatabaseError) -> Void = { _ in },
         _ body: (Connection) throws(DatabaseError) -> Result
     ) throws(DatabaseError) -> Result {
         try read { connection throws(DatabaseError) in
             if durable { try renewLog() }
             if durable { try connection.run("PRAGMA synchronous=FULL") }
             defer { if durable { _ = try? connection.run(options.durability.pragma) } }
-            let result = try noting { () throws(DatabaseError) in
-                try connection.run("BEGIN IMMEDIATE")
-                return try Self.finishing(connection, body)
+            let result: Result
+            do throws(DatabaseError) {
+                result = try noting { () throws(DatabaseError) in
+                    try connection.run("BEGIN IMMEDIATE")
+                    return try Self.finishing(connection, body)
+                }
+            } catch {
+                failed(error)
+                throw error
             }
             committed()
             shortenLog()

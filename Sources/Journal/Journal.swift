@@ -161,19 +161,21 @@ package final class Journal: Sendable {
             newFiles.remove(written)
             closeLog.noteSeen(place)
         }
-        do throws(JournalError) {
-            return try writer.write(durable: durable, committed: noteCommit) { connection throws(JournalError) in
-                let tables = Tables(connection: connection)
-                place = try adoptCloses(tables)
-                written = newFiles.waiting()
-                guard let waiting = written else { return try body(tables, nil, false) }
-                let sequence = try tables.nextSequence()
-                let hasSealed = try tables.insert(waiting, sequence, seal)
-                return try body(tables, sequence, hasSealed)
-            }
-        } catch {
-            if written != nil { newFiles.abandon() }
-            throw error
+        func noteFailure(_ error: JournalError) {
+            if written != nil { newFiles.abandon(isFailing: error.isOfMachine && error.kind != .busy) }
+        }
+        return try writer.write(
+            durable: durable,
+            committed: noteCommit,
+            failed: noteFailure
+        ) { connection throws(JournalError) in
+            let tables = Tables(connection: connection)
+            place = try adoptCloses(tables)
+            written = newFiles.waiting()
+            guard let waiting = written else { return try body(tables, nil, false) }
+            let sequence = try tables.nextSequence()
+            let hasSealed = try tables.insert(waiting, sequence, seal)
+            return try body(tables, sequence, hasSealed)
         }
     }
 }

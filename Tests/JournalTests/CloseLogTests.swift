@@ -136,14 +136,30 @@ import Testing
 
     /// Nothing says that the bytes of a file that was not synced are in its staging file.
     @Test func powerLossTakesThemAway() throws {
-        try fixture.save("kept")
         try close("a")
         let off = try fixture.scratch.copy()
         #expect(try Journal(directory: off.path, boot: "two").node(at: "a") == nil)
         let recovered = try Journal.recovering(directory: off.path, boot: "two")
         #expect(try recovered.journal.node(at: "a") == nil)
+        // The kernel may have written them long before: they are kept for a person, by their name.
+        let kept = try Files.names(in: "\(off.path)/quarantine").map(\.string)
+        #expect(kept.count == 1 && kept.allSatisfy { $0.hasSuffix("-a") }, "\(kept)")
         let again = try Journal.recovering(directory: off.path, boot: "two")
         #expect(try again.journal.node(at: "a") == nil)
+    }
+
+    /// As where the journal was restored from a copy, or a version before was at work.
+    @Test func aRecordWhoseBytesAreGoneIsNone() throws {
+        let gone = try close("gone")
+        let short = try close("short")
+        let whole = try close("whole")
+        let killed = try fixture.scratch.copy()
+        _ = unlink("\(killed.path)/staging/\(try #require(gone.generation).id)")
+        let file = try FileDescriptor.open("\(killed.path)/staging/\(try #require(short.generation).id)", O_RDWR)
+        #expect(ftruncate(file.raw, 1) == 0)
+        let recovered = try Journal.recovering(directory: killed.path, boot: "one")
+        #expect(try recovered.journal.node(at: "gone") == nil && recovered.journal.node(at: "short") == nil)
+        try expectWhole(whole, in: recovered.journal)
     }
 
     @Test func aTornRecordIsNoneAndNobodyTriesItTwice() throws {
@@ -229,10 +245,12 @@ import Testing
             }
         }
         try start { _ = try journal.writeNewFiles(olderThan: 0) }
+        // One that comes to nothing must not be taken for the end of the next.
+        try start { try journal.rename(from: .root, to: "x", sourceRemote: .absent, targetRemote: .absent) }
         try start { _ = try other.children(of: .root) }
         let nodes = try (0..<1500).map { try close(ObjectKey("file-\($0)"), "data \($0)") }
         isOver.update { $0 = true }
-        ended.wait { $0 == 2 ? () : nil }
+        ended.wait { $0 == 3 ? () : nil }
         let rows = try journal.children(of: .root)
         #expect(rows.count == nodes.count)
         for (index, node) in nodes.enumerated() { try expectWhole(node, in: other, "data \(index)") }

@@ -3,6 +3,7 @@
 
 internal import Base
 internal import Database
+internal import Glibc
 internal import Platform
 internal import Synchronization
 
@@ -35,7 +36,7 @@ extension Journal {
     /// Its row is written with the next change of any row here, or when somebody asks for it, in whatever process. Until
     /// then SIGKILL leaves the record, of which the next process that opens the journal makes the row.
     func closeLater(_ seal: NewFile.Seal) -> Bool {
-        guard newFiles.close(seal, in: closeLog) else { return false }
+        guard hasRoomForRows, newFiles.close(seal, in: closeLog) else { return false }
         begun.wrappingAdd(1, ordering: .sequentiallyConsistent)
         return true
     }
@@ -46,8 +47,11 @@ extension Journal {
     /// Where the disk has no room, or fails, the read goes on without them: who sends files makes room by that.
     func adoptCloses() throws(JournalError) {
         do throws(JournalError) {
-            guard try hasForeignCloses() else { return }
-            try write { _ in }
+            let found = try reader.read { connection throws(JournalError) in
+                try foreignCloses(Tables(connection: connection), ofAnyBoot: false)
+            }
+            guard let found else { return }
+            if found.records.isEmpty { closeLog.noteSeen(found.place) } else { try write { _ in } }
         } catch {
             guard error.isOfMachine else { throw error }
             Log.debug("journal", "closes could not be written down yet: \(error)")
@@ -55,20 +59,53 @@ extension Journal {
     }
 
     /// The same within a transaction; returns up to where the log was read.
-    func adoptCloses(_ tables: Tables) throws(JournalError) -> CloseLog.Place? {
+    ///
+    /// What was closed in the machine's time before (`ofAnyBoot`) is in no staging file for sure: only a recovery looks at
+    /// it, and takes its row for one that was not synced.
+    @discardableResult
+    func adoptCloses(_ tables: Tables, ofAnyBoot: Bool = false) throws(JournalError) -> CloseLog.Place? {
+        guard let found = try foreignCloses(tables, ofAnyBoot: ofAnyBoot) else { return nil }
+        guard var mark = found.mark, let last = found.records.last else { return found.place }
+        let sequence = try tables.nextSequence()
+        for record in found.records where try hasBytes(record) { try tables.adopt(record, sequence) }
+        mark.serial = last.serial
+        try tables.set(mark)
+        return found.place
+    }
+
+    private func foreignCloses(
+        _ tables: Tables,
+        ofAnyBoot: Bool
+    ) throws(JournalError) -> (place: CloseLog.Place, mark: CloseLogMark?, records: [CloseRecord])? {
         guard try hasForeignCloses() else { return nil }
         let log = try translating { () throws(SystemError) in try closeLog.read() }
         guard let (nonce, records, end) = CloseRecord.chain(log), let last = records.last else { return nil }
         let place = CloseLog.Place(nonce: nonce, serial: last.serial, end: end)
-        guard var mark = try tables.closeLogMark(), mark.boot == boot, mark.nonce == nonce else { return place }
-        let new = records.filter { $0.serial > mark.serial }
-        guard !new.isEmpty else { return place }
-        let sequence = try tables.nextSequence()
-        for record in new { try tables.adopt(record, sequence) }
-        mark.serial = last.serial
-        try tables.set(mark)
-        return place
+        guard let mark = try tables.closeLogMark(), mark.nonce == nonce else { return (place, nil, []) }
+        // A recovery is yet to see them.
+        guard ofAnyBoot || mark.boot == boot else { return nil }
+        return (place, mark, records.filter { $0.serial > mark.serial })
     }
+
+    /// Whether a file's bytes are still there: a log can be younger than the journal, as where that was restored.
+    private func hasBytes(_ record: CloseRecord) throws(JournalError) -> Bool {
+        guard let end = record.extents.ranges.last?.upper else { return true }
+        let path = stagingPath(record.generation)
+        let status = try translating { () throws(SystemError) in try FileStatus.of(path) }
+        if let status, status.size >= end { return true }
+        Log.error("journal", "\(record.path): the close log tells of a file whose bytes are gone")
+        return false
+    }
+
+    /// Where a disk is all but full a close is not to be answered before its row is written.
+    private var hasRoomForRows: Bool {
+        var status = statvfs()
+        guard fstatvfs(stagingFolder.raw, &status) == 0 else { return false }
+        return Int64(status.f_bavail) * Int64(status.f_frsize) >= Self.roomForRows
+    }
+
+    /// In bytes: as much as the database's log takes between two checkpoints, twice.
+    private static let roomForRows: Int64 = 32 << 20
 
     private func hasForeignCloses() throws(JournalError) -> Bool {
         if newFiles.hasLog { return false }

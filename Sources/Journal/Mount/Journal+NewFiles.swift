@@ -81,7 +81,7 @@ extension Journal {
     /// Writes the rows of new files that a read may concern.
     func writeNewFiles(_ subject: NewFile.Subject = .anything) throws(JournalError) {
         try adoptCloses()
-        guard newFiles.contains(where: { subject.includes($0) }) else { return }
+        guard newFiles.contains(subject) else { return }
         do throws(JournalError) {
             try write { _ in }
         } catch {

@@ -26,6 +26,10 @@ struct NewFile: Sendable {
         case row(NodeID)
         case generation(GenerationID)
 
+        var isNamed: Bool {
+            if case .anything = self { false } else { true }
+        }
+
         func includes(_ file: NewFile) -> Bool {
             switch self {
             case .anything: true
@@ -207,12 +211,22 @@ final class NewFiles: Sendable {
     }
 
     /// Whether a read has to make rows first.
-    func contains(where condition: (NewFile) -> Bool) -> Bool {
+    ///
+    /// Where they could not be written, who reads of something else is not to fail for it; but nobody is told that a file is
+    /// not there which was closed.
+    func contains(_ subject: NewFile.Subject) -> Bool {
         guard count.load(ordering: .sequentiallyConsistent) > 0 else { return false }
         return state.withLock { state in
-            // Of one that was closed nobody is told that it is not there.
-            state.files.contains { (!state.hasFailed || $0.close != nil) && condition($0) }
+            state.files.contains { file in
+                (!state.hasFailed || file.close != nil && subject.isNamed) && subject.includes(file)
+            }
         }
+    }
+
+    /// Whether there is such a file.
+    func contains(where condition: (NewFile) -> Bool) -> Bool {
+        guard count.load(ordering: .sequentiallyConsistent) > 0 else { return false }
+        return state.withLock { $0.files.contains(where: condition) }
     }
 
     var areAny: Bool { count.load(ordering: .sequentiallyConsistent) > 0 }
@@ -233,7 +247,12 @@ final class NewFiles: Sendable {
     }
 
     /// The transaction came to nothing: they have no rows yet.
-    func abandon() {
-        state.withLock { $0.underWay = 0 }
+    ///
+    /// To be called before the next one begins. `isFailing`: so might the next.
+    func abandon(isFailing: Bool) {
+        state.withLock { state in
+            state.underWay = 0
+            if isFailing { state.hasFailed = true }
+        }
     }
 }

@@ -39,6 +39,7 @@ struct Recovery {
     ) throws(JournalError) {
         var start = report
         let done = try journal.write(durable: true) { tables throws(JournalError) in
+            try journal.adoptCloses(tables, ofAnyBoot: true)
             let known = try tables.text(bootKey)
             // Also one that was cut short, of which nothing else tells.
             let salvage = try tables.text(Salvage.underWay)

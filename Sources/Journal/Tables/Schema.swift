@@ -5,7 +5,7 @@
 enum Schema {
     static let migrations = [
         first, leftovers, doubts, failedSyncs, devices, compositions, extended, metVersions, checksums,
-        deferrals, fileSettings, links,
+        deferrals, fileSettings, links, closes,
     ].map { compact($0) }
 
     // SQLite keeps this text on the first page of the file: where it spills onto another one, damage to that page too
@@ -198,6 +198,9 @@ enum Schema {
         CREATE INDEX ng ON node (generation) WHERE generation NOTNULL;
         CREATE INDEX tg ON transfer (generation)
         """
+
+    // No table is another one; but a version before would take the files away that the close log tells of.
+    private static let closes = "INSERT OR REPLACE INTO meta VALUES ('closes', '')"
 
     private static let extended = "ALTER TABLE node ADD COLUMN xattr TEXT"
 }
