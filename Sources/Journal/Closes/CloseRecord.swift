@@ -93,7 +93,9 @@ struct CloseRecord: Hashable, Sendable {
         }
         return (first.nonce, records, end)
     }
+}
 
+extension CloseRecord {
     /// The record at the beginning of some bytes; nil when it is not whole.
     private init?(_ bytes: ArraySlice<UInt8>, _ head: Head) {
         let body = bytes.prefix(head.length).dropFirst(Self.headSize)
@@ -138,34 +140,6 @@ struct CloseRecord: Hashable, Sendable {
 
     private static func checksum(_ nonce: UInt64, _ serial: UInt64, _ body: ArraySlice<UInt8>) -> UInt64 {
         body.withUnsafeBytes { moorage_XXH3_64bits_withSeed($0.baseAddress, $0.count, nonce ^ serial) }
-    }
-
-    init(
-        serial: UInt64,
-        node: NodeID,
-        generation: GenerationID,
-        path: ObjectKey,
-        mode: UInt32,
-        uid: UInt32,
-        gid: UInt32,
-        modified: Timestamp,
-        closedAt: Timestamp,
-        size: Int64,
-        extents: ExtentSet,
-        checksums: [Checksums]
-    ) {
-        self.serial = serial
-        self.node = node
-        self.generation = generation
-        self.path = path
-        self.mode = mode
-        self.uid = uid
-        self.gid = gid
-        self.modified = modified
-        self.closedAt = closedAt
-        self.size = size
-        self.extents = extents
-        self.checksums = checksums
     }
 }
 

@@ -47,6 +47,8 @@ extension Journal {
     /// Where the disk has no room, or fails, the read goes on without them: who sends files makes room by that.
     func adoptCloses() throws(JournalError) {
         do throws(JournalError) {
+            // Before the lock of the connection is taken: mostly there is nothing.
+            guard try hasForeignCloses() else { return }
             let found = try reader.read { connection throws(JournalError) in
                 try foreignCloses(Tables(connection: connection), ofAnyBoot: false)
             }
@@ -110,14 +112,6 @@ extension Journal {
     private func hasForeignCloses() throws(JournalError) -> Bool {
         if newFiles.hasLog { return false }
         return try translating { () throws(SystemError) in try closeLog.hasNews() }
-    }
-
-    private func translating<Value>(_ body: () throws(SystemError) -> Value) throws(JournalError) -> Value {
-        do throws(SystemError) {
-            return try body()
-        } catch {
-            throw JournalError(system: error)
-        }
     }
 }
 

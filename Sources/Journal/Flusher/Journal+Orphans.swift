@@ -32,7 +32,7 @@ extension Journal {
         return orphans.count
     }
 
-    private func translating<Value>(_ body: () throws(SystemError) -> Value) throws(JournalError) -> Value {
+    func translating<Value>(_ body: () throws(SystemError) -> Value) throws(JournalError) -> Value {
         do throws(SystemError) {
             return try body()
         } catch {
