@@ -27,7 +27,10 @@ extension FileSystem {
             // Cutting a file to the length it has counts as a change of content (POSIX), though nothing is sent for it.
             if isChange { try truncate(inode, to: size) } else { changes.modified = changes.modified ?? .now() }
         }
-        if changes.modified != nil { inode.state.withLock { $0.keepAccessTime() } }
+        if changes.modified != nil { inode.state.withLock { $0.beginTime() } }
+        defer {
+            if changes.modified != nil { inode.state.withLock { $0.timesBeingSet -= 1 } }
+        }
         if changes != AttributeChanges() { try change(inode) { _ in changes } }
         inode.state.withLock { state in
             if let accessed { state.times.setAccessed(accessed) }
@@ -41,6 +44,7 @@ extension FileSystem {
         _ inode: Inode,
         _ changes: (FileAttributes) throws(FileError) -> AttributeChanges
     ) throws(FileError) {
+        if try changeNewFile(inode, changes) { return }
         // The row keeps all attributes, so those that do not change must be known.
         let hasRow = try knowingName(of: inode) { () throws(FileError) -> Bool in
             guard let path = table.path(of: inode.number) else { return false }
@@ -57,6 +61,23 @@ extension FileSystem {
         if hasRow, try changeRow(inode, changes) { return }
         let folders = table.path(of: inode.number).flatMap { table.inode(at: $0.parent)?.number }.map { [$0] } ?? []
         try change(inode, changes, knowing: folders)
+    }
+
+    /// Changes what was made a moment ago, is still open and has no row, as archives and cp(1) do before they close a file;
+    /// false where it is anything else.
+    private func changeNewFile(
+        _ inode: Inode,
+        _ changes: (FileAttributes) throws(FileError) -> AttributeChanges
+    ) throws(FileError) -> Bool {
+        guard let node = inode.state.withLock({ $0.node }), journal.isNewFile(node) else { return false }
+        return try namespace.shared { () throws(FileError) in
+            let (attributes, isDetached) = inode.state.withLock { ($0.attributes, $0.isDetached) }
+            guard !isDetached, let path = table.path(of: inode.number) else { return false }
+            let changes = try changes(attributes)
+            guard journal.setAttributesOfNewFile(node, at: path, changes) else { return false }
+            inode.state.withLock { $0.attributes = $0.attributes.applying(changes) }
+            return true
+        }
     }
 
     /// Changes what has a row, which needs no knowledge of its folder; false when that is gone by now.
@@ -135,6 +156,13 @@ extension FileSystem {
 }
 
 extension Inode.State {
+    /// A time of modification is set, which the record of an earlier write must not take back.
+    fileprivate mutating func beginTime() {
+        timesSet += 1
+        timesBeingSet += 1
+        keepAccessTime()
+    }
+
     /// A change of attributes left the file with this row, or with none: the content it shows is the same.
     fileprivate mutating func noteRow(_ row: JournalNode?) {
         node = row?.id

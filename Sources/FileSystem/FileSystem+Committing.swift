@@ -11,7 +11,9 @@ extension FileSystem {
         let node: NodeID
         let generation: GenerationID
         let map: ContentMap
-        let modified: Timestamp
+        /// Nil while a time is being set.
+        let modified: Timestamp?
+        let timesSet: Int
         let revision: Int64
         let seals: Bool
         let staging: StagingFile?
@@ -26,12 +28,18 @@ extension FileSystem {
             self.node = node
             self.generation = generation
             map = state.content.map
-            modified = state.attributes.modified
+            modified = state.timesBeingSet > 0 ? nil : state.attributes.modified
+            timesSet = state.timesSet
             revision = state.revision
             self.seals = seals
             staging = state.content.staging
             isUnchanged = state.revision == state.synced
             isDoubtful = state.lastingFailure?.isOfData ?? false
+        }
+
+        /// When it was written; nil where a time was set after this was looked at, which it must not bring back.
+        func modified(of inode: Inode) -> Timestamp? {
+            inode.state.withLock { $0.timesSet == timesSet ? modified : nil }
         }
     }
 
@@ -74,7 +82,7 @@ extension FileSystem {
                     pending.node,
                     pending.generation,
                     content: pending.map,
-                    modified: pending.modified,
+                    modified: pending.modified(of: inode),
                     isUnchanged: pending.isUnchanged,
                     isDoubtful: pending.isDoubtful,
                     checksums: pending.staging?.checksums.list ?? ChecksumList()
@@ -84,7 +92,7 @@ extension FileSystem {
                     pending.node,
                     pending.generation,
                     content: pending.map,
-                    modified: pending.modified,
+                    modified: pending.modified(of: inode),
                     durable: false
                 )
             }
@@ -103,6 +111,8 @@ extension FileSystem {
 
     /// A file opened for writing but not changed went back to what it was: its row has the older generation, or is gone.
     private func noteUnchanged(_ inode: Inode, _ pending: Pending) throws(FileError) {
+        // There was nothing before.
+        if journal.isNewFile(pending.node) { return }
         let row = try translating { try journal.node(pending.node) }
         guard row?.generation?.id != pending.generation else { return }
         inode.state.withLock { state in
@@ -191,7 +201,7 @@ extension FileSystem {
                     open.node,
                     open.generation,
                     content: open.map,
-                    modified: open.modified,
+                    modified: open.modified(of: inode),
                     durable: true
                 )
             }

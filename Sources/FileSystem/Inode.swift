@@ -57,6 +57,9 @@ final class Inode: Sendable {
         /// Counts changes of content and time; what is above `recorded` is not in the journal yet.
         var revision: Int64 = 0
         var recorded: Int64 = 0
+        /// How often a time of modification was set (utimensat(2)), and how often that is still going on.
+        var timesSet = 0
+        var timesBeingSet = 0
         /// The revision at the last sync, or when the content was opened for changes: nothing was written since while
         /// it is the present one.
         var synced: Int64 = 0

@@ -132,7 +132,7 @@ package final class Journal: Sendable {
         durable: Bool = false,
         _ body: (Tables) throws(JournalError) -> Result
     ) throws(JournalError) -> Result {
-        try writeAll(durable, nil) { tables, _, _ throws(JournalError) in try body(tables) }
+        try writeAll(durable) { tables, _, _ throws(JournalError) in try body(tables) }
     }
 
     /// A transaction of the mount's side: takes the next sequence.
@@ -141,17 +141,17 @@ package final class Journal: Sendable {
         durable: Bool = false,
         _ body: (Change) throws(JournalError) -> Result
     ) throws(JournalError) -> Result {
-        try writeAll(durable, nil) { tables, sequence, _ throws(JournalError) in
+        try writeAll(durable) { tables, sequence, _ throws(JournalError) in
             try body(tables.change(sequence, now))
         }
     }
 
     /// A transaction that begins with the rows of all new files, that of `seal` sealed.
     ///
-    /// `body` gets the sequence of those rows, if there were any, and whether that of `seal` was among them.
+    /// `seal` is asked within it. `body` gets the sequence of those rows, if there were any, and whether that of `seal` was among them.
     func writeAll<Result>(
         _ durable: Bool,
-        _ seal: NewFile.Seal?,
+        sealing seal: @autoclosure () -> NewFile.Seal? = nil,
         _ body: (Tables, ChangeSequence?, Bool) throws(JournalError) -> Result
     ) throws(JournalError) -> Result {
         begun.wrappingAdd(1, ordering: .sequentiallyConsistent)
@@ -174,7 +174,7 @@ package final class Journal: Sendable {
             written = newFiles.waiting()
             guard let waiting = written else { return try body(tables, nil, false) }
             let sequence = try tables.nextSequence()
-            let hasSealed = try tables.insert(waiting, sequence, seal)
+            let hasSealed = try tables.insert(waiting, sequence, seal())
             return try body(tables, sequence, hasSealed)
         }
     }

@@ -52,6 +52,68 @@ import Testing
         #expect(try volume.content("a") == [1, 2])
     }
 
+    /// As tar(1) and `cp -a` do, which tell all of a file before they close it, and touch(1).
+    @Test(arguments: [[UInt8](), [1, 2, 3]])
+    func whatIsToldOfANewFileBeforeItsCloseCostsNoTransaction(bytes: [UInt8]) throws {
+        let volume = try Volume(metadataAge: 100)
+        // The first takes names.
+        try volume.put("first", [0])
+        let other = try Journal(directory: volume.folder + "/state")
+        #expect(try other.children(of: .root).count == 1)
+        let before = try other.changeCounter()
+        for name in ["a", "b", "c"] {
+            let handle = try volume.create(name)
+            if !bytes.isEmpty { try volume.write(handle, bytes, at: 0) }
+            let time = Timestamp(seconds: 1000)
+            let changes = [
+                AttributeChanges(modified: time), AttributeChanges(uid: 5, gid: 6),
+                AttributeChanges(permissions: 0o4711),
+            ]
+            for change in changes {
+                let status = try volume.files.setAttributes(handle.inode.number, change, size: nil)
+                #expect(status.attributes.modified == time)
+            }
+            try volume.close(handle)
+        }
+        #expect(try other.changeCounter() == before)
+        for name in ["a", "b", "c"] {
+            let row = try #require(try other.node(at: ObjectKey(name)))
+            #expect(!row.isOpen && row.size == Int64(bytes.count) && row.attributes.permissions == 0o4711)
+            #expect(row.attributes.modified == Timestamp(seconds: 1000) && row.attributes.uid == 5)
+            #expect(try volume.status(name).attributes == row.attributes)
+            #expect(try volume.content(name) == bytes)
+        }
+    }
+
+    /// As where a child process has inherited the descriptor and lets go of it just then.
+    @Test(arguments: [false, true])
+    func aTimeThatIsSetDuringACloseStays(isNew: Bool) throws {
+        let volume = try Volume(metadataAge: 100)
+        if !isNew { try volume.put("a", [0]) }
+        let files = volume.files
+        let here = Monitor(0)
+        for round in 0..<400 {
+            let handle = try isNew ? volume.create("a\(round)") : volume.open("a", write: true, truncate: round > 0)
+            try volume.write(handle, [1, 2], at: 0)
+            here.update { $0 = 0 }
+            try Thread.detached(name: "closer") {
+                here.update { $0 += 1 }
+                while here.inspect({ $0 < 2 }) {}
+                try? files.flush(handle)
+                here.update { $0 += 1 }
+            }
+            here.update { $0 += 1 }
+            while here.inspect({ $0 < 2 }) {}
+            let time = Timestamp(seconds: 1000 + Int64(round))
+            _ = try files.setAttributes(handle.inode.number, AttributeChanges(modified: time), size: nil)
+            try #require(here.wait(timeout: 30) { $0 == 3 ? true : nil } != nil)
+            files.release(handle)
+            let row = try #require(try volume.journal.node(at: ObjectKey(isNew ? "a\(round)" : "a")))
+            try #require(row.attributes.modified == time, "round \(round)")
+            #expect(!row.isOpen && handle.inode.state.withLock { $0.attributes.modified } == time)
+        }
+    }
+
     @Test func aNewFileThatStaysOpenIsWrittenDownUnasked() throws {
         let volume = try Volume(metadataAge: 100)
         try volume.files.start()

@@ -108,6 +108,36 @@ import Testing
         #expect(try other.node(node.id) == nil)
     }
 
+    @Test func attributesOfAnOpenOneComeWithItsRow() throws {
+        let (node, generation) = try make()
+        #expect(journal.isNewFile(node.id))
+        let before = try other.changeCounter()
+        let begun = journal.begunTransactions
+        let owner = AttributeChanges(uid: 7, gid: 8)
+        #expect(journal.setAttributesOfNewFile(node.id, at: path, owner, now: Timestamp(seconds: 3)))
+        #expect(journal.setAttributesOfNewFile(node.id, at: path, AttributeChanges(permissions: 0o4750)))
+        #expect(!journal.setAttributesOfNewFile(node.id, at: ObjectKey("else"), owner))
+        #expect(!journal.setAttributesOfNewFile(NodeID(node.id.value + 1), at: path, owner))
+        #expect(journal.begunTransactions == begun + 2)
+        let content = try fixture.put(node, "data")
+        #expect(try journal.seal(node.id, generation, content: content, modified: Timestamp(seconds: 7)))
+        #expect(try other.changeCounter() == before)
+        #expect(journal.isNewFile(node.id))
+        let row = try #require(try other.node(at: path))
+        #expect(row.attributes.permissions == 0o4750 && row.attributes.uid == 7 && row.attributes.gid == 8)
+        #expect(row.attributes.modified == Timestamp(seconds: 7))
+    }
+
+    @Test func attributesOfOneWithARowChangeThat() throws {
+        let (node, _) = try make()
+        #expect(journal.setAttributesOfNewFile(node.id, at: path, AttributeChanges(permissions: 0o600)))
+        #expect(try journal.node(at: path)?.attributes.permissions == 0o600)
+        #expect(!journal.setAttributesOfNewFile(node.id, at: path, AttributeChanges(permissions: 0o400)))
+        #expect(!journal.isNewFile(node.id))
+        let row = try journal.setAttributes(at: path, remote: .absent, AttributeChanges(permissions: 0o400))
+        #expect(row?.attributes.permissions == 0o400)
+    }
+
     @Test func whatMovesOrRemovesItFindsIt() throws {
         let (first, _) = try make()
         try journal.rename(from: path, to: ObjectKey("moved"), sourceRemote: .absent, targetRemote: .absent)

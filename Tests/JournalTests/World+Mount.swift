@@ -62,8 +62,10 @@ extension World {
         guard let generation = node.generation else { throw Failure("a new file has no generation") }
         model[path] = .file([], attributes)
         open[path] = OpenFile(node: node.id, generation: generation.id, map: generation.content, content: [])
+        if random.chance(20) { try changeAttributes(at: path, ofNew: node.id) }
         if random.chance(60) { try writeRandomly(path) }
         if random.chance(60) { try seal(path) }
+        for _ in 0..<2 where random.chance(20) { try changeAttributes(at: path, ofNew: node.id) }
         if isVacant, open[path] != nil { newest = path }
     }
 
@@ -176,14 +178,21 @@ extension World {
     }
 
     private func changeAttributes() throws {
-        guard let path = try random.pick(model.keys.sorted()).map(first), let entry = model[path] else { return }
+        guard let path = try random.pick(model.keys.sorted()).map(first) else { return }
+        try changeAttributes(at: path)
+    }
+
+    /// `new`: a file that may have no row yet.
+    private func changeAttributes(at path: ObjectKey, ofNew new: NodeID? = nil) throws {
+        guard let entry = model[path] else { return }
         note("chmod \(allNames(of: path))")
         let changes = AttributeChanges(
             permissions: random.chance(50) ? random.pick([0o600, 0o644, 0o755]) : nil,
             modified: random.chance(50) ? Timestamp(seconds: tick()) : nil,
             extended: random.chance(30) ? ExtendedAttributes(text: random.pick(["", "%7B%7D", "other"]) ?? "") : nil
         )
-        try journal.setAttributes(at: path, remote: remoteState(path), changes)
+        let isChanged = new.map { journal.setAttributesOfNewFile($0, at: path, changes) } ?? false
+        if !isChanged { try journal.setAttributes(at: path, remote: remoteState(path), changes) }
         switch entry {
         case .file(let content, let old): setModel(path, .file(content, old.applying(changes)))
         case .link(let target, let old): setModel(path, .link(target, old.applying(changes)))

@@ -68,13 +68,13 @@ extension Journal {
     ///
     /// With `durable` (fsync) the caller has synced the staging data, and on the first time the staging
     /// directory; when this returns the record survives power loss too. It fails for what a sync before failed for.
-    /// `modified` is the new modification time, if any.
+    /// `modified`, which is asked within the transaction, is the new modification time, if any.
     @discardableResult
     package func record(
         _ node: NodeID,
         _ generation: GenerationID,
         content: ContentMap,
-        modified: Timestamp?,
+        modified: @autoclosure () -> Timestamp?,
         durable: Bool,
         now: Timestamp = .now()
     ) throws(JournalError) -> Bool {
@@ -83,7 +83,7 @@ extension Journal {
                 return false
             }
             if durable { try change.tables.refuseDoubt(generation) }
-            guard let row = try change.written(node, generation, modified) else { return false }
+            guard let row = try change.written(node, generation, modified()) else { return false }
             try change.tables.noteWritten(row)
             return true
         }
@@ -100,15 +100,20 @@ extension Journal {
         _ node: NodeID,
         _ generation: GenerationID,
         content: ContentMap,
-        modified: Timestamp?,
+        modified: @autoclosure () -> Timestamp?,
         isUnchanged: Bool = false,
         isDoubtful: Bool = false,
         checksums: ChecksumList = ChecksumList(),
         now: Timestamp = .now()
     ) throws(JournalError) -> Bool {
-        let new = NewFile.Seal(node: node, content: content, modified: modified, checksums: checksums, now: now)
-        if !isDoubtful, closeLater(new) { return true }
-        return try writeAll(false, isDoubtful ? nil : new) { tables, sequence, hasSealed throws(JournalError) in
+        func new() -> NewFile.Seal {
+            NewFile.Seal(node: node, content: content, modified: modified(), checksums: checksums, now: now)
+        }
+        if !isDoubtful, closeLater(node, new) { return true }
+        return try writeAll(false, sealing: isDoubtful ? nil : new()) {
+            tables,
+            sequence,
+            hasSealed throws(JournalError) in
             if hasSealed { return true }
             let change = try tables.change(sequence, now)
             guard let old = try change.tables.generation(generation) else { return false }
@@ -123,7 +128,7 @@ extension Journal {
             )
             if isDoubtful { _ = try change.tables.noteDoubt([generation]) }
             try change.tables.noteSealed(old, content, checksums, isSynced: isSynced)
-            guard var row = try change.written(node, generation, modified) else { return false }
+            guard var row = try change.written(node, generation, modified()) else { return false }
             row.isOpen = false
             try change.tables.dropEmptyGeneration(&row)
             if row.generation?.id == generation {

@@ -7,50 +7,6 @@ internal import Glibc
 internal import Platform
 internal import Synchronization
 
-/// A file that was made a moment ago and has no row yet.
-struct NewFile: Sendable {
-    /// The row to be, but for its sequences.
-    let node: JournalNode
-    let generation: GenerationID
-    /// Monotonic seconds.
-    let since: Double
-    /// What its close gave it, as the record of the close log with this serial tells.
-    var close: (seal: Seal, serial: UInt64)?
-
-    /// What is read of the journal.
-    enum Subject {
-        case anything
-        case path(ObjectKey)
-        /// What is directly in a folder.
-        case folder(ObjectKey)
-        case row(NodeID)
-        case generation(GenerationID)
-
-        var isNamed: Bool {
-            if case .anything = self { false } else { true }
-        }
-
-        func includes(_ file: NewFile) -> Bool {
-            switch self {
-            case .anything: true
-            case .path(let path): file.node.path == path
-            case .folder(let path): file.node.path.parent == path
-            case .row(let id): file.node.id == id
-            case .generation(let id): file.generation == id
-            }
-        }
-    }
-
-    /// What a close gives a file.
-    struct Seal {
-        let node: NodeID
-        let content: ContentMap
-        let modified: Timestamp?
-        let checksums: ChecksumList
-        let now: Timestamp
-    }
-}
-
 /// The new files without a row, and the names that they are given.
 ///
 /// Only the process that made them knows of them: every transaction of its begins with their rows, and every read that
@@ -87,6 +43,40 @@ final class NewFiles: Sendable {
         var prepared: [Int64: Int32] = [:]
         /// Their rows could not be written: what is read shows nothing of them until a transaction succeeds.
         var hasFailed = false
+
+        /// Where a file is that no transaction is writing down.
+        func index(of node: NodeID) -> Int? {
+            guard !hasFailed, let index = files.lastIndex(where: { $0.node.id == node }), index >= underWay else {
+                return nil
+            }
+            return index
+        }
+
+        /// Writes a record of a file's close; nil where its row has to be made now.
+        ///
+        /// Where it was closed before, the record takes the place of the one before, unless another process has made a row
+        /// of that, or is about to: then the new one counts for nobody.
+        mutating func note(_ file: NewFile, _ seal: NewFile.Seal, in closeLog: CloseLog) -> NewFile.Close? {
+            guard let own = log else { return nil }
+            // What is in the log has rows, but for what is closed here.
+            let offset = files.contains { $0.close != nil } ? own.end : 0
+            let serial = own.lastSerial + 1
+            let record = CloseRecord(file, seal, serial: serial)?.encoded(nonce: own.nonce)
+            guard let record, offset + record.count <= CloseLog.limit else { return nil }
+            do throws(SystemError) {
+                let before = file.close?.claim
+                if let before, !before.isOver { return nil }
+                let claim = try closeLog.claim()
+                try closeLog.write(record, at: offset)
+                log = Noted(nonce: own.nonce, lastSerial: serial, end: offset + record.count)
+                if let before, try closeLog.claim() != before { return nil }
+                return NewFile.Close(seal: seal, serial: serial, claim: before ?? claim)
+            } catch {
+                // A transaction may find room, or has the caller told why not.
+                Log.debug("journal", "\(error)")
+                return nil
+            }
+        }
     }
 
     private let state = Lock(State())
@@ -174,26 +164,34 @@ final class NewFiles: Sendable {
 
     /// Notes the close of a file without a row in the log, so that the row may come later; false where it has to be made
     /// now.
-    func close(_ seal: NewFile.Seal, in log: CloseLog) -> Bool {
+    func close(_ node: NodeID, _ seal: () -> NewFile.Seal, in log: CloseLog) -> Bool {
         state.withLock { state in
-            guard let own = state.log, !state.hasFailed,
-                let index = state.files.lastIndex(where: { $0.node.id == seal.node }), index >= state.underWay,
-                state.files[index].close == nil
+            guard let index = state.index(of: node), state.files[index].close == nil,
+                let close = state.note(state.files[index], seal(), in: log)
             else { return false }
-            // What is in the log has rows, but for what is closed here.
-            let offset = state.files.contains { $0.close != nil } ? own.end : 0
-            let serial = own.lastSerial + 1
-            let record = CloseRecord(state.files[index], seal, serial: serial)?.encoded(nonce: own.nonce)
-            guard let record, offset + record.count <= CloseLog.limit else { return false }
-            do throws(SystemError) {
-                try log.write(record, at: offset)
-            } catch {
-                // A transaction may find room, or has the caller told why not.
-                Log.debug("journal", "\(error)")
-                return false
+            state.files[index].close = close
+            return true
+        }
+    }
+
+    /// Changes attributes of a file without a row; false where it has one, or gets one just now.
+    func change(
+        _ node: NodeID,
+        at path: ObjectKey,
+        _ changes: AttributeChanges,
+        now: Timestamp,
+        in log: CloseLog
+    ) -> Bool {
+        state.withLock { state in
+            guard let index = state.index(of: node), state.files[index].node.path == path else { return false }
+            var file = state.files[index]
+            file.node.attributes = file.node.attributes.applying(changes)
+            file.node.changedAt = now
+            if let seal = file.close?.seal {
+                guard let close = state.note(file, seal.with(changes.modified, now: now), in: log) else { return false }
+                file.close = close
             }
-            state.log = Noted(nonce: own.nonce, lastSerial: serial, end: offset + record.count)
-            state.files[index].close = (seal, serial)
+            state.files[index] = file
             return true
         }
     }
