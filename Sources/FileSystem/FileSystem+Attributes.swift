@@ -27,16 +27,19 @@ extension FileSystem {
             // Cutting a file to the length it has counts as a change of content (POSIX), though nothing is sent for it.
             if isChange { try truncate(inode, to: size) } else { changes.modified = changes.modified ?? .now() }
         }
-        if changes.modified != nil { inode.state.withLock { $0.beginTime() } }
-        defer {
-            if changes.modified != nil { inode.state.withLock { $0.timesBeingSet -= 1 } }
-        }
-        if changes != AttributeChanges() { try change(inode) { _ in changes } }
+        if changes != AttributeChanges() { try change(inode, to: changes) }
         inode.state.withLock { state in
             if let accessed { state.times.setAccessed(accessed) }
             state.noteStatusChange(isTimeSet: changes.modified != nil)
         }
         return statusWithSubfolders(of: inode)
+    }
+
+    private func change(_ inode: Inode, to changes: AttributeChanges) throws(FileError) {
+        guard changes.modified != nil else { return try change(inode) { _ in changes } }
+        inode.state.withLock { $0.beginTime() }
+        defer { inode.state.withLock { $0.timesBeingSet -= 1 } }
+        try change(inode) { _ in changes }
     }
 
     /// Makes the changes that follow from the present attributes.

@@ -148,7 +148,8 @@ package final class Journal: Sendable {
 
     /// A transaction that begins with the rows of all new files, that of `seal` sealed.
     ///
-    /// `seal` is asked within it. `body` gets the sequence of those rows, if there were any, and whether that of `seal` was among them.
+    /// `seal` is asked within it. `body` gets the sequence of those rows, if there were any, and whether that of `seal` was
+    /// among them.
     func writeAll<Result>(
         _ durable: Bool,
         sealing seal: @autoclosure () -> NewFile.Seal? = nil,

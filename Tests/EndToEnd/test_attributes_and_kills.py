@@ -33,6 +33,11 @@ class Writer:
         mode, time, size = self.random.choice(MODES), self.random.randrange(1, 10**9), self.random.randrange(3) * 1000
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         os.write(descriptor, b"x" * size)
+        if self.random.random() < 0.3:
+            # A close, and not the last: what follows by the descriptor is about a closed file that is open.
+            os.close(os.dup(descriptor))
+            self.acknowledged[path] = (size, 0o600, None)
+            self.under_way = (path, (size, mode, None))
         if self.random.random() < 0.5:
             os.fchmod(descriptor, mode)
             os.utime(descriptor, (time, time))
