@@ -168,7 +168,7 @@ import Testing
         let whole = try close("a")
         try close("b")
         let killed = try fixture.scratch.copy()
-        let bytes = try Files.read("\(killed.path)/closes")
+        let bytes = try CloseLog(directory: killed.path).read()
         let end = try #require(CloseRecord.chain(bytes)).end
         try Files.writeAtomically("\(killed.path)/closes", Array(bytes.prefix(end - 1)))
         let flusher = try Journal(directory: killed.path, boot: "one")
@@ -188,6 +188,7 @@ import Testing
         // Names are taken, and nothing is noted yet.
         _ = try journal.createFileLater(at: "open", attributes: .file())
         #expect(try !journal.writeNewFiles(olderThan: 0))
+        _ = unlink(log)
         try Files.makeDirectories(log)
         let before = try other.changeCounter()
         let node = try close("a")

@@ -122,8 +122,6 @@ import Testing
         let content = try fixture.put(node, "data")
         #expect(try journal.seal(node.id, generation, content: content, modified: Timestamp(seconds: 7)))
         #expect(try other.changeCounter() == before)
-        // It is closed: what is said of it from now on must not go with the process.
-        #expect(!journal.setAttributesOfNewFile(node.id, at: path, AttributeChanges(permissions: 0o600)))
         #expect(journal.isNewFile(node.id))
         let row = try #require(try other.node(at: path))
         #expect(row.attributes.permissions == 0o4750 && row.attributes.uid == 7 && row.attributes.gid == 8)

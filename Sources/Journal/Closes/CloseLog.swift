@@ -4,11 +4,14 @@
 internal import Base
 internal import Glibc
 internal import Platform
+internal import Synchronization
 
 /// The file in which closes of new files are noted until the files have rows.
 ///
 /// It is written by pwrite(2) and not synced: what was written outlives the process, and nobody has been told that it
 /// would outlive the machine. One process appends to it, the one that has the names for new files; any process may read it.
+///
+/// Behind the records, at ``limit``, lie the 8 bytes of the last ``Claim``.
 final class CloseLog: Sendable {
     /// The most bytes that it gets.
     static let limit = 1 << 20
@@ -18,6 +21,14 @@ final class CloseLog: Sendable {
         let nonce: UInt64
         let serial: UInt64
         let end: Int
+    }
+
+    /// Who has taken records of the log to make rows of them: another value each time, odd while they are read.
+    struct Claim: Hashable, Sendable {
+        fileprivate(set) var count: UInt64
+
+        /// Nobody is about to take any.
+        var isOver: Bool { count.isMultiple(of: 2) }
     }
 
     private struct State {
@@ -40,13 +51,72 @@ final class CloseLog: Sendable {
     func write(_ record: [UInt8], at offset: Int) throws(SystemError) {
         try state.withLock { state throws(SystemError) in
             guard let descriptor = try Self.open(path, O_CREAT, &state) else { return }
-            var done = 0
-            while done < record.count {
-                done += try retryingOnInterrupt("pwrite", path) {
-                    record[done...].withUnsafeBytes { pwrite(descriptor, $0.baseAddress, $0.count, offset + done) }
-                }
+            try Self.write(record, descriptor, path, at: offset)
+        }
+    }
+
+    private static func write(
+        _ bytes: [UInt8],
+        _ descriptor: Int32,
+        _ path: String,
+        at offset: Int
+    ) throws(SystemError) {
+        var done = 0
+        while done < bytes.count {
+            done += try retryingOnInterrupt("pwrite", path) {
+                bytes[done...].withUnsafeBytes { pwrite(descriptor, $0.baseAddress, $0.count, offset + done) }
             }
         }
+    }
+
+    /// The last claim of any process.
+    ///
+    /// Whoever reads the same one before and after it has written a record knows that nobody has taken the record before
+    /// it meanwhile.
+    func claim() throws(SystemError) -> Claim {
+        atomicMemoryFence(ordering: .sequentiallyConsistent)
+        return try state.withLock { state throws(SystemError) in
+            guard let descriptor = try Self.open(path, 0, &state) else { return Claim(count: 0) }
+            return try Self.claim(descriptor, path)
+        }
+    }
+
+    /// All of it, for one that makes rows of what it reads; it has the database's lock, so it is the only one.
+    func take() throws(SystemError) -> [UInt8] {
+        try state.withLock { state throws(SystemError) in
+            guard let descriptor = try Self.open(path, 0, &state) else { return [] }
+            // One that was killed while it read left an odd one.
+            let begun = Claim(count: (try Self.claim(descriptor, path).count &+ 1) | 1)
+            try Self.set(begun, descriptor, path)
+            atomicMemoryFence(ordering: .sequentiallyConsistent)
+            let bytes = try Self.read(descriptor, path, 0, Self.limit)
+            try Self.set(Claim(count: begun.count &+ 1), descriptor, path)
+            return bytes
+        }
+    }
+
+    /// Makes claims possible also on a full disk.
+    func makeRoomForClaims() {
+        do throws(SystemError) {
+            let file = try FileDescriptor.open(path, O_RDWR | O_NOFOLLOW | O_CREAT)
+            if try Self.read(file.raw, path, Self.limit, 1).isEmpty {
+                try Self.set(Claim(count: 0), file.raw, path)
+            }
+        } catch {
+            // Then nothing else can be written to it.
+            Log.debug("journal", "\(error)")
+        }
+    }
+
+    private static func claim(_ descriptor: Int32, _ path: String) throws(SystemError) -> Claim {
+        let bytes = try read(descriptor, path, limit, MemoryLayout<UInt64>.size)
+        guard bytes.count == MemoryLayout<UInt64>.size else { return Claim(count: 0) }
+        return Claim(count: bytes.withUnsafeBytes { UInt64(littleEndian: $0.loadUnaligned(as: UInt64.self)) })
+    }
+
+    private static func set(_ claim: Claim, _ descriptor: Int32, _ path: String) throws(SystemError) {
+        let bytes = withUnsafeBytes(of: claim.count.littleEndian) { Array($0) }
+        try write(bytes, descriptor, path, at: limit)
     }
 
     /// Whether there may be records that this process has not read.

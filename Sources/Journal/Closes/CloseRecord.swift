@@ -93,6 +93,17 @@ struct CloseRecord: Hashable, Sendable {
         }
         return (first.nonce, records, end)
     }
+
+    /// The newest record of each file in a chain that has no row.
+    ///
+    /// `serial`: of the last of which a row was made. What comes after it of a file that has, or had, a row was told to
+    /// nobody: who wrote it then changed the row instead.
+    static func withoutRows(_ chain: [CloseRecord], after serial: UInt64) -> [CloseRecord] {
+        let old = Set(chain.lazy.filter { $0.serial <= serial }.map(\.node))
+        var newest: [NodeID: UInt64] = [:]
+        for record in chain where !old.contains(record.node) { newest[record.node] = record.serial }
+        return chain.filter { newest[$0.node] == $0.serial }
+    }
 }
 
 extension CloseRecord {

@@ -50,10 +50,10 @@ extension Journal {
             // Before the lock of the connection is taken: mostly there is nothing.
             guard try hasForeignCloses() else { return }
             let found = try reader.read { connection throws(JournalError) in
-                try foreignCloses(Tables(connection: connection), ofAnyBoot: false)
+                try foreignCloses(Tables(connection: connection), ofAnyBoot: false, taking: false)
             }
             guard let found else { return }
-            if found.records.isEmpty { closeLog.noteSeen(found.place) } else { try write { _ in } }
+            if found.lastSerial == nil { closeLog.noteSeen(found.place) } else { try write { _ in } }
         } catch {
             guard error.isOfMachine else { throw error }
             Log.debug("journal", "closes could not be written down yet: \(error)")
@@ -66,27 +66,54 @@ extension Journal {
     /// it, and takes its row for one that was not synced.
     @discardableResult
     func adoptCloses(_ tables: Tables, ofAnyBoot: Bool = false) throws(JournalError) -> CloseLog.Place? {
-        guard let found = try foreignCloses(tables, ofAnyBoot: ofAnyBoot) else { return nil }
-        guard var mark = found.mark, let last = found.records.last else { return found.place }
+        guard let found = try foreignCloses(tables, ofAnyBoot: ofAnyBoot, taking: true) else { return nil }
+        guard var mark = found.mark, let serial = found.lastSerial else { return found.place }
         let sequence = try tables.nextSequence()
         for record in found.records where try hasBytes(record) { try tables.adopt(record, sequence) }
-        mark.serial = last.serial
+        mark.serial = serial
         try tables.set(mark)
         return found.place
     }
 
+    /// What another process closed.
+    private struct ForeignCloses {
+        /// Up to where the log was read.
+        let place: CloseLog.Place
+        var mark: CloseLogMark?
+        /// Those that are to get rows.
+        var records: [CloseRecord] = []
+        /// Of the last that is not behind the mark; nil when there is none.
+        var lastSerial: UInt64?
+    }
+
     private func foreignCloses(
         _ tables: Tables,
-        ofAnyBoot: Bool
-    ) throws(JournalError) -> (place: CloseLog.Place, mark: CloseLogMark?, records: [CloseRecord])? {
+        ofAnyBoot: Bool,
+        taking: Bool
+    ) throws(JournalError) -> ForeignCloses? {
         guard try hasForeignCloses() else { return nil }
-        let log = try translating { () throws(SystemError) in try closeLog.read() }
+        guard let log = try closeLogBytes(taking: taking, isOptional: !ofAnyBoot) else { return nil }
         guard let (nonce, records, end) = CloseRecord.chain(log), let last = records.last else { return nil }
-        let place = CloseLog.Place(nonce: nonce, serial: last.serial, end: end)
-        guard let mark = try tables.closeLogMark(), mark.nonce == nonce else { return (place, nil, []) }
+        var found = ForeignCloses(place: CloseLog.Place(nonce: nonce, serial: last.serial, end: end))
+        guard let mark = try tables.closeLogMark(), mark.nonce == nonce else { return found }
         // A recovery is yet to see them.
         guard ofAnyBoot || mark.boot == boot else { return nil }
-        return (place, mark, records.filter { $0.serial > mark.serial })
+        found.mark = mark
+        found.records = CloseRecord.withoutRows(records, after: mark.serial)
+        found.lastSerial = last.serial > mark.serial ? last.serial : nil
+        return found
+    }
+
+    /// Nil where what is optional cannot be taken now.
+    private func closeLogBytes(taking: Bool, isOptional: Bool) throws(JournalError) -> [UInt8]? {
+        do throws(SystemError) {
+            return taking ? try closeLog.take() : try closeLog.read()
+        } catch {
+            // The transaction is about something else, which may be what makes room.
+            guard taking, isOptional else { throw JournalError(system: error) }
+            Log.debug("journal", "\(error)")
+            return nil
+        }
     }
 
     /// Whether a file's bytes are still there: a log can be younger than the journal, as where that was restored.

@@ -35,16 +35,17 @@ extension Journal {
         }
     }
 
-    /// Changes attributes of a file that has no row yet and is still open; false where a row is to be changed.
+    /// Changes attributes of a file that has no row yet; false where there is a row to be changed.
     ///
-    /// The row is written with them. Until then SIGKILL takes both away: what nobody has closed.
+    /// The row is written with them. Until then SIGKILL takes both away while nobody has closed the file, and leaves both
+    /// in the close log when it is closed.
     package func setAttributesOfNewFile(
         _ node: NodeID,
         at path: ObjectKey,
         _ changes: AttributeChanges,
         now: Timestamp = .now()
     ) -> Bool {
-        guard newFiles.change(node, at: path, changes, now: now) else { return false }
+        guard newFiles.change(node, at: path, changes, now: now, in: closeLog) else { return false }
         begun.wrappingAdd(1, ordering: .sequentiallyConsistent)
         return true
     }
@@ -59,7 +60,10 @@ extension Journal {
             if isFirst { try tables.set(CloseLogMark(boot: boot, nonce: nonce)) }
             return try tables.reserveNames()
         }
-        if isFirst { newFiles.beginLog(nonce: nonce) }
+        if isFirst {
+            newFiles.beginLog(nonce: nonce)
+            closeLog.makeRoomForClaims()
+        }
         return names
     }
 

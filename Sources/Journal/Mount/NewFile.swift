@@ -10,8 +10,16 @@ struct NewFile: Sendable {
     let generation: GenerationID
     /// Monotonic seconds.
     let since: Double
+    var close: Close?
+
     /// What its close gave it, as the record of the close log with this serial tells.
-    var close: (seal: Seal, serial: UInt64)?
+    struct Close {
+        let seal: Seal
+        let serial: UInt64
+        /// The log's claim before the first record of the file was written; while it is the same, no other process has
+        /// taken the record.
+        let claim: CloseLog.Claim
+    }
 
     /// What is read of the journal.
     enum Subject {
@@ -44,5 +52,9 @@ struct NewFile: Sendable {
         let modified: Timestamp?
         let checksums: ChecksumList
         let now: Timestamp
+
+        func with(_ modified: Timestamp?, now: Timestamp) -> Seal {
+            Seal(node: node, content: content, modified: modified ?? self.modified, checksums: checksums, now: now)
+        }
     }
 }

@@ -44,12 +44,38 @@ final class NewFiles: Sendable {
         /// Their rows could not be written: what is read shows nothing of them until a transaction succeeds.
         var hasFailed = false
 
-        /// Where a file is that nobody has closed and no transaction is writing down.
-        func indexOfOpen(_ node: NodeID) -> Int? {
-            guard !hasFailed, let index = files.lastIndex(where: { $0.node.id == node }), index >= underWay,
-                files[index].close == nil
-            else { return nil }
+        /// Where a file is that no transaction is writing down.
+        func index(of node: NodeID) -> Int? {
+            guard !hasFailed, let index = files.lastIndex(where: { $0.node.id == node }), index >= underWay else {
+                return nil
+            }
             return index
+        }
+
+        /// Writes a record of a file's close; nil where its row has to be made now.
+        ///
+        /// Where it was closed before, the record takes the place of the one before, unless another process has made a row
+        /// of that, or is about to: then the new one counts for nobody.
+        mutating func note(_ file: NewFile, _ seal: NewFile.Seal, in closeLog: CloseLog) -> NewFile.Close? {
+            guard let own = log else { return nil }
+            // What is in the log has rows, but for what is closed here.
+            let offset = files.contains { $0.close != nil } ? own.end : 0
+            let serial = own.lastSerial + 1
+            let record = CloseRecord(file, seal, serial: serial)?.encoded(nonce: own.nonce)
+            guard let record, offset + record.count <= CloseLog.limit else { return nil }
+            do throws(SystemError) {
+                let before = file.close?.claim
+                if let before, !before.isOver { return nil }
+                let claim = try closeLog.claim()
+                try closeLog.write(record, at: offset)
+                log = Noted(nonce: own.nonce, lastSerial: serial, end: offset + record.count)
+                if let before, try closeLog.claim() != before { return nil }
+                return NewFile.Close(seal: seal, serial: serial, claim: before ?? claim)
+            } catch {
+                // A transaction may find room, or has the caller told why not.
+                Log.debug("journal", "\(error)")
+                return nil
+            }
         }
     }
 
@@ -140,32 +166,32 @@ final class NewFiles: Sendable {
     /// now.
     func close(_ node: NodeID, _ seal: () -> NewFile.Seal, in log: CloseLog) -> Bool {
         state.withLock { state in
-            guard let own = state.log, let index = state.indexOfOpen(node) else { return false }
-            // What is in the log has rows, but for what is closed here.
-            let offset = state.files.contains { $0.close != nil } ? own.end : 0
-            let serial = own.lastSerial + 1
-            let seal = seal()
-            let record = CloseRecord(state.files[index], seal, serial: serial)?.encoded(nonce: own.nonce)
-            guard let record, offset + record.count <= CloseLog.limit else { return false }
-            do throws(SystemError) {
-                try log.write(record, at: offset)
-            } catch {
-                // A transaction may find room, or has the caller told why not.
-                Log.debug("journal", "\(error)")
-                return false
-            }
-            state.log = Noted(nonce: own.nonce, lastSerial: serial, end: offset + record.count)
-            state.files[index].close = (seal, serial)
+            guard let index = state.index(of: node), state.files[index].close == nil,
+                let close = state.note(state.files[index], seal(), in: log)
+            else { return false }
+            state.files[index].close = close
             return true
         }
     }
 
-    /// Changes attributes of an open file without a row; false where it has one, gets one just now, or is closed.
-    func change(_ node: NodeID, at path: ObjectKey, _ changes: AttributeChanges, now: Timestamp) -> Bool {
+    /// Changes attributes of a file without a row; false where it has one, or gets one just now.
+    func change(
+        _ node: NodeID,
+        at path: ObjectKey,
+        _ changes: AttributeChanges,
+        now: Timestamp,
+        in log: CloseLog
+    ) -> Bool {
         state.withLock { state in
-            guard let index = state.indexOfOpen(node), state.files[index].node.path == path else { return false }
-            state.files[index].node.attributes = state.files[index].node.attributes.applying(changes)
-            state.files[index].node.changedAt = now
+            guard let index = state.index(of: node), state.files[index].node.path == path else { return false }
+            var file = state.files[index]
+            file.node.attributes = file.node.attributes.applying(changes)
+            file.node.changedAt = now
+            if let seal = file.close?.seal {
+                guard let close = state.note(file, seal.with(changes.modified, now: now), in: log) else { return false }
+                file.close = close
+            }
+            state.files[index] = file
             return true
         }
     }
