@@ -162,6 +162,23 @@ import Testing
         try expectWhole(whole, in: recovered.journal)
     }
 
+    /// Records that lie in two of the parts that are read, and behind them what is left of earlier ones.
+    @Test func allOfALongLogIsReadAndNoMore() throws {
+        try close("first")
+        for count in [120, 100, 1] {
+            #expect(try !journal.writeNewFiles(olderThan: 0))
+            let nodes = try (0..<count).map {
+                try close(ObjectKey(String(repeating: "\(count)/", count: 200) + "\($0)"))
+            }
+            let killed = try fixture.scratch.copy()
+            let bytes = try CloseLog(directory: killed.path).read()
+            #expect(CloseRecord.chain(bytes)?.records.count == count)
+            #expect(bytes.count < count * 1000 + 100_000)
+            let flusher = try Journal(directory: killed.path, boot: "one")
+            for node in nodes { try expectWhole(node, in: flusher) }
+        }
+    }
+
     @Test func aTornRecordIsNoneAndNobodyTriesItTwice() throws {
         try close("first")
         #expect(try !journal.writeNewFiles(olderThan: 0))

@@ -81,7 +81,7 @@ final class CloseLog: Sendable {
         }
     }
 
-    /// All of it, for one that makes rows of what it reads; it has the database's lock, so it is the only one.
+    /// All records, for one that makes rows of what it reads; it has the database's lock, so it is the only one.
     func take() throws(SystemError) -> [UInt8] {
         try state.withLock { state throws(SystemError) in
             guard let descriptor = try Self.open(path, 0, &state) else { return [] }
@@ -89,7 +89,7 @@ final class CloseLog: Sendable {
             let begun = Claim(count: (try Self.claim(descriptor, path).count &+ 1) | 1)
             try Self.set(begun, descriptor, path)
             atomicMemoryFence(ordering: .sequentiallyConsistent)
-            let bytes = try Self.read(descriptor, path, 0, Self.limit)
+            let bytes = try Self.readRecords(descriptor, path)
             try Self.set(Claim(count: begun.count &+ 1), descriptor, path)
             return bytes
         }
@@ -138,11 +138,11 @@ final class CloseLog: Sendable {
         }
     }
 
-    /// All of it.
+    /// All records.
     func read() throws(SystemError) -> [UInt8] {
         try state.withLock { state throws(SystemError) in
             guard let descriptor = try Self.open(path, 0, &state) else { return [] }
-            return try Self.read(descriptor, path, 0, Self.limit)
+            return try Self.readRecords(descriptor, path)
         }
     }
 
@@ -173,22 +173,35 @@ final class CloseLog: Sendable {
         }
     }
 
+    /// The records from the beginning on that follow each other, and little of what lies behind them.
+    private static func readRecords(_ descriptor: Int32, _ path: String) throws(SystemError) -> [UInt8] {
+        var bytes: [UInt8] = []
+        var last: CloseRecord.Head?
+        var end = 0
+        repeat {
+            let piece = try read(descriptor, path, bytes.count, min(pieceSize, limit - bytes.count))
+            bytes += piece
+            while let head = CloseRecord.Head(bytes.dropFirst(end)), head.follows(last) {
+                last = head
+                end += head.length
+            }
+            if piece.count < pieceSize { break }
+            // Until there is a head that was read and does not follow.
+        } while end + CloseRecord.headSize > bytes.count
+        return bytes
+    }
+
+    /// In bytes; it divides the limit.
+    private static let pieceSize = 1 << 16
+
     private static func read(
         _ descriptor: Int32,
         _ path: String,
         _ offset: Int,
         _ count: Int
     ) throws(SystemError) -> [UInt8] {
-        var bytes: [UInt8] = []
-        while bytes.count < count {
-            let size = min(count - bytes.count, CloseRecord.limit)
-            let position = Int64(offset + bytes.count)
-            let piece = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 8)
-            defer { piece.deallocate() }
-            let length = try readAll(descriptor, into: piece, at: position)
-            bytes += piece[..<length]
-            if length < size { break }
-        }
-        return bytes
+        let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: count, alignment: 8)
+        defer { bytes.deallocate() }
+        return Array(bytes[..<(try readAll(descriptor, into: bytes, at: Int64(offset)))])
     }
 }

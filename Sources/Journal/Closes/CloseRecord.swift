@@ -50,6 +50,12 @@ struct CloseRecord: Hashable, Sendable {
             else { return nil }
             (self.nonce, self.serial, self.length, self.checksum) = (nonce, serial, Int(length), checksum)
         }
+
+        /// Whether it is the next one of a log, or the first.
+        func follows(_ last: Head?) -> Bool {
+            guard let last else { return true }
+            return nonce == last.nonce && serial == last.serial &+ 1
+        }
     }
 
     /// The bytes of the record in the log with a nonce; nil when they are too many.
@@ -83,12 +89,11 @@ struct CloseRecord: Hashable, Sendable {
     static func chain(_ log: [UInt8]) -> (nonce: UInt64, records: [CloseRecord], end: Int)? {
         guard let first = Head(log) else { return nil }
         var records: [CloseRecord] = []
+        var last: Head?
         var end = 0
-        while let head = Head(log[end...]), head.nonce == first.nonce,
-            head.serial == records.last.map({ $0.serial &+ 1 }) ?? first.serial,
-            let record = CloseRecord(log[end...], head)
-        {
+        while let head = Head(log[end...]), head.follows(last), let record = CloseRecord(log[end...], head) {
             records.append(record)
+            last = head
             end += head.length
         }
         return (first.nonce, records, end)
