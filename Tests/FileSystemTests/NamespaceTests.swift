@@ -251,7 +251,7 @@ import Testing
 extension Volume {
     /// Ends a folder's row as the flusher does after putting its marker.
     func uploadFolder(_ node: JournalNode) throws {
-        let sent = try #require(try journal.beginDirectory(node.id))
+        let sent = try #require(try journal.beginDirectory(node))
         store.set(node.path.string + "/", [], mode: node.attributes.mode)
         let metadata = ObjectMetadata(mode: node.attributes.mode, uid: 5, gid: 6, modified: node.attributes.modified)
         try catalog.committedDirectory(node.path, version: nil, metadata: metadata, at: .now())

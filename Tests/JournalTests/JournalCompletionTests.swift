@@ -388,7 +388,7 @@ import Testing
 
     @Test func aMarkerThatMayBeThereIsRemovedWithItsFolder() throws {
         let folder = try journal.createDirectory(at: "d", attributes: .directory(), remote: .absent)
-        let begun = try #require(try journal.beginDirectory(folder.id))
+        let begun = try #require(try journal.beginDirectory(folder))
         try journal.remove(at: "d", remote: .absent)
         #expect(try fixture.row("d").isTombstone && fixture.row("d").hasRemoteDirectory)
         #expect(try journal.completeDirectory(begun) == .unclaimed)

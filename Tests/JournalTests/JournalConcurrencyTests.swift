@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 import Base
+import Database
 import Journal
 import Platform
 import Testing
@@ -83,11 +84,21 @@ import Testing
         try journal.seal(node.id, generation.id, content: content, modified: nil)
     }
 
+    /// Whether a row can be taken up; false also when it has changed meanwhile.
+    private static func isFree(_ node: JournalNode, _ journal: Journal) throws(JournalError) -> Bool {
+        do throws(JournalError) {
+            return try journal.blockers(of: node).isEmpty
+        } catch {
+            guard error.kind == .notFound else { throw error }
+            return false
+        }
+    }
+
     private static func flush(_ journal: Journal, _ outcome: Monitor<Outcome>) throws {
         for transfer in try journal.transfersToAbort() { try journal.removeTransfer(transfer.id) }
         try journal.synchronizeSealed()
         for node in try journal.pendingNodes(limit: 50) where node.schedule.notBefore == nil {
-            guard try journal.blockers(of: node).isEmpty else { continue }
+            guard try isFree(node, journal) else { continue }
             if node.isTombstone {
                 outcome.update { $0.sent[node.path] = nil }
                 try journal.completeObjectRemoval(at: node.path)

@@ -244,9 +244,26 @@ import Testing
         try journal.remove(at: "d/e/a", remote: remoteFile)
         _ = try journal.createDirectory(at: "d/e/a", attributes: .directory(), remote: remoteFile)
         #expect(try journal.blockers(of: fixture.row("d/e/a")) == [.folder(above.id)])
-        let begun = try #require(try journal.beginDirectory(above.id))
+        let begun = try #require(try journal.beginDirectory(above))
         try journal.completeDirectory(begun)
         #expect(try journal.blockers(of: fixture.row("d/e/a")).isEmpty)
+    }
+
+    /// The upload ends after the folder's row was read, and before anybody looked for what it has to wait for.
+    @Test func aFolderAtTheKeyOfAnUploadIsLookedAtAnewWhenThatEnds() throws {
+        let folder = try journal.createDirectory(at: "d", attributes: .directory(), remote: .absent)
+        try fixture.save("a")
+        let transfer = try fixture.begin("a")
+        try journal.exchange("a", "d", firstRemote: .absent, secondRemote: .absent)
+        let read = try fixture.row("a")
+        #expect(read.id == folder.id && read.base == .absent)
+        #expect(try journal.blockers(of: read) == [.transfer(transfer.id)])
+        _ = try journal.completeTransfer(transfer.id, version: fixture.new)
+        #expect(throws: JournalError.self) { try journal.blockers(of: read) }
+        #expect(try journal.beginDirectory(read) == nil, "its marker would be refused, or hide the object")
+        let row = try fixture.row("a")
+        #expect(row.base == .version(fixture.new))
+        #expect(try journal.blockers(of: row) == [.source(fixture.row("d").id)])
     }
 
     @Test func renamingOverARemoteFileTakesItsVersionAsBase() throws {

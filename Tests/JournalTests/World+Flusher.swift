@@ -66,7 +66,7 @@ extension World {
     private func putDirectory(_ node: JournalNode) throws {
         if node.base != .absent { return try deleteObject(node) }
         note("begin-marker \(node.path)")
-        if let begun = try journal.beginDirectory(node.id) { puttingMarkers.append(begun) }
+        if let begun = try journal.beginDirectory(node) { puttingMarkers.append(begun) }
     }
 
     private func markerStep() throws {

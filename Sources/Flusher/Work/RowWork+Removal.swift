@@ -81,7 +81,7 @@ extension RowWork {
             guard try deleteObject(node, version) else { return }
         }
         let found = try markerMetadata(of: node)
-        guard let row = try journal({ (journal) throws(JournalError) in try journal.beginDirectory(node.id) }) else {
+        guard let row = try journal({ (journal) throws(JournalError) in try journal.beginDirectory(node) }) else {
             throw .changed
         }
         let own = ObjectMetadata(row.attributes)

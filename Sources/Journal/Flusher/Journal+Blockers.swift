@@ -45,8 +45,13 @@ extension Journal {
     /// names; a file moved into a new folder of its old name, or to the name of the folder it was in): one that is
     /// blocked by nothing but `source`, `arrival`, `ancestor` and `descendant` may begin its transfer and be hydrated,
     /// after which it needs no source any more. A row in such a circle does not wait for the `arrival` of another one.
+    ///
+    /// `.notFound` when the row is not what `node` says any more: what was in its way may have left that behind.
     package func blockers(of node: JournalNode) throws(JournalError) -> [Blocker] {
         try snapshot { tables throws(JournalError) in
+            guard let row = try tables.node(node.id), row.isAt(placeOf: node) else {
+                throw JournalError(.notFound, "journal: the row was changed meanwhile")
+            }
             var result: [Blocker] = node.isOpen ? [.open] : []
             result += try tables.transfersInTheWay(of: node).map { .transfer($0) }
             if case .generation(let id) = node.generation?.underlay, try tables.isInTransfer(id) {
@@ -72,6 +77,13 @@ extension Journal {
             }
             return false
         }
+    }
+}
+
+extension JournalNode {
+    /// Whether both say the same of what is to be done at which key, and what is there.
+    fileprivate func isAt(placeOf other: JournalNode) -> Bool {
+        path == other.path && kind == other.kind && base == other.base && generation?.id == other.generation?.id
     }
 }
 

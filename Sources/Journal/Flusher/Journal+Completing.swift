@@ -91,14 +91,16 @@ extension Journal {
 
     /// Notes, before the request goes out, that a folder's marker may be at the remote from now on.
     ///
-    /// Returns the row to send; nil when the path is no folder any more.
-    package func beginDirectory(_ id: NodeID) throws(JournalError) -> JournalNode? {
+    /// Returns the row to send; nil when its path is no folder any more, or has an object that must go first.
+    package func beginDirectory(_ node: JournalNode) throws(JournalError) -> JournalNode? {
         try write { tables throws(JournalError) in
-            guard var node = try tables.node(id), node.kind == .directory else { return nil }
-            node.hasRemoteDirectory = true
-            try tables.update(node)
-            try tables.noteFolders(above: node.path)
-            return node
+            guard var row = try tables.node(node.id), row.kind == .directory, row.path == node.path,
+                row.base == .absent
+            else { return nil }
+            row.hasRemoteDirectory = true
+            try tables.update(row)
+            try tables.noteFolders(above: row.path)
+            return row
         }
     }
 
