@@ -66,7 +66,7 @@ class Bench:
     def settle(self):
         """Nothing in the kernel's memory but what the server sends."""
         drop_caches()
-        claim_memory(MEMORY)
+        claim_memory(self.work, MEMORY)
         read_through(os.path.join(self.served, "big.bin"))
 
     def settle_folder(self, is_local=False):
@@ -189,7 +189,7 @@ class Bench:
                 subject.stop()
             subject.start()
             drop_caches()
-            claim_memory(MEMORY)
+            claim_memory(self.work, MEMORY)
             try:
                 self.figures.add("warm", subject.name, timed(lambda: read_through(path)))
                 self.figures.add("again", subject.name, timed(lambda: read_through(path)))
@@ -235,7 +235,7 @@ class Bench:
                     each.stop()
                 each.start()
                 drop_caches()
-                claim_memory(MEMORY)
+                claim_memory(self.work, MEMORY)
                 try:
                     self.figures.add("warm read-only", each.name, timed(lambda: read_through(path)))
                     self.figures.add("again read-only", each.name, timed(lambda: read_through(path)))

@@ -38,6 +38,7 @@ class Sources:
     """What is copied, in the memory of the kernel."""
 
     def __init__(self, folder):
+        self.folder = folder
         self.big = os.path.join(folder, "big.bin")
         self.small = os.path.join(folder, "small")
         self.job = os.path.join(folder, "job")
@@ -71,7 +72,7 @@ class Sources:
     def warm(self, path):
         """Reads it, and leaves the disk and the machine's host nothing to do: what is timed is the mount, not the past."""
         os.sync()
-        claim_memory(MEMORY)
+        claim_memory(self.folder, MEMORY)
         for folder, _, names in os.walk(path):
             for name in names:
                 read_through(os.path.join(folder, name))
