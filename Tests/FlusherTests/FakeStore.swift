@@ -62,7 +62,7 @@ final class FakeStore: ObjectStore {
         /// How long after their client lost sight of them requests are carried out at most, in seconds; 0: never.
         var lateness = 0.0
         var ignoresConditions = false
-        /// Requests of these names are refused in so many words, each for its cause.
+        /// Requests of these names, or of a name and a key, are refused in so many words, each for its cause.
         var refusals: [String: StoreError.Cause] = [:]
         var capabilities = StoreCapabilities()
     }
@@ -175,7 +175,8 @@ final class FakeStore: ObjectStore {
             return (state.isOffline, fates.randomElement(using: &state.random) ?? .cut)
         }
         if isOffline { throw StoreError(.unreachable, "connection refused") }
-        if let cause = state.withLock({ $0.refusals[name] }) { throw StoreError(cause, "refused", status: 403) }
+        let refusal = state.withLock { $0.refusals[name] ?? $0.refusals["\(name) \(key)"] }
+        if let refusal { throw StoreError(refusal, "refused", status: 403) }
         if fate == .lostRequest { throw StoreError(.temporary, "connection reset before the request") }
         return fate
     }

@@ -50,7 +50,8 @@ import Testing
     }
 
     private func needAttention(_ row: NodeID, _ fixture: FlusherFixture) throws {
-        try fixture.journal.recordFailure(row, attempts: 1, nextAttempt: nil, error: "no", attention: "look")
+        let wish = try #require(try fixture.journal.node(row)).sequence
+        try fixture.journal.recordFailure(row, of: wish, attempts: 1, nextAttempt: nil, error: "no", attention: "look")
     }
 
     @Test func nowIsNoAnswerToWhatNeedsAttention() throws {
@@ -103,7 +104,8 @@ import Testing
         store.state.withLock { $0.refusals["put"] = .rejected }
         try withFlusher(store, quietPeriod: 60) { fixture, client in
             let row = try fixture.write("a", [1])
-            try fixture.journal.recordFailure(row.id, attempts: 7, nextAttempt: nil, error: "the connection broke")
+            let error = "the connection broke"
+            try fixture.journal.recordFailure(row.id, of: row.sequence, attempts: 7, nextAttempt: nil, error: error)
             #expect(try fixture.flush(client, timeout: 1).map(\.state) == [.waiting])
             for _ in 0..<20 where try uploads(client).first?.state == .waiting {
                 try change(.now, client)

@@ -433,6 +433,7 @@ import Testing
         try journal.setPaused([node.id], true)
         try journal.recordFailure(
             node.id,
+            of: node.sequence,
             attempts: 3,
             nextAttempt: Timestamp(seconds: 9),
             error: "no",
@@ -476,7 +477,8 @@ import Testing
             (schedule.settings, schedule.priority) = ("window=22:00-06:00", 7)
         }
         #expect(try journal.reschedule(node.id, want) == .noted)
-        try journal.recordFailure(node.id, attempts: 3, nextAttempt: Timestamp(seconds: 9), error: "busy")
+        let next = Timestamp(seconds: 9)
+        try journal.recordFailure(node.id, of: node.sequence, attempts: 3, nextAttempt: next, error: "busy")
         try journal.rename(from: "a", to: "b", sourceRemote: .absent, targetRemote: .absent)
         try fixture.save("a")
         // By its id it is the one that was renamed.

@@ -288,6 +288,9 @@ extension Engine {
     ) {
         do throws(JournalError) {
             guard let node = try session.journal.node(NodeID(row.node)) else { return takeInAgain(row, session) }
+            let wish = state.inspect { $0.jobs[row]?.wish } ?? node.sequence
+            // What is wanted by now may be just what the refusal was answered with.
+            if attention, wish != node.sequence { return takeInAgain(row, session, isRound: true) }
             let attempts = Int(node.schedule.attempts) + 1
             let refusals = state.inspect { state in
                 state.refusals[row] = patience == .max ? nil : state.refusals[row, default: 0] + 1
@@ -306,6 +309,7 @@ extension Engine {
             let needsPerson = attention || refusals >= patience
             try session.journal.recordFailure(
                 node.id,
+                of: node.sequence,
                 attempts: Int64(attempts),
                 nextAttempt: next,
                 error: error,

@@ -74,6 +74,7 @@ extension Engine {
             Log.notice("hooks", "\(node.path): \(reason)")
             try session.journal.recordFailure(
                 node.id,
+                of: node.sequence,
                 attempts: node.schedule.attempts,
                 nextAttempt: nil,
                 error: reason,

@@ -27,8 +27,8 @@ extension RowWork {
 
     /// Waits for a transfer that somebody works on; settles one that nobody wants.
     private func clear(_ id: TransferID) throws(WorkFailure) {
-        guard let transfer = session.transfer(id) else { return }
-        guard session.claim(id) else { throw .blocked(nil, "an older upload of it ends first") }
+        guard session.transfer(id) != nil else { return }
+        let transfer = try claim(id, or: "an older upload of it ends first")
         defer { session.release(id) }
         try TransferCleanup(work: self).settle(transfer)
     }
@@ -73,8 +73,8 @@ extension RowWork {
     /// Brings all bytes of a row's content here; its transfer begins with that.
     private func fetchWhole(_ node: JournalNode) throws(WorkFailure) {
         try checkSafe(node)
-        guard let transfer = try transfer(for: node, method: .put) else { throw .changed }
-        guard session.claim(transfer.id) else { return }
+        guard let begun = try transfer(for: node, method: .put) else { throw .changed }
+        let transfer = try claim(begun.id, or: "its content is being fetched")
         defer { session.release(transfer.id) }
         _ = try Hydration(work: self).complete(transfer)
     }

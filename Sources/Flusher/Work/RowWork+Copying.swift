@@ -77,7 +77,7 @@ extension RowWork {
             return true
         }
         if source.key == transfer.key {
-            try rebaseOnItself(transfer, node, target)
+            try rebaseOnItself(transfer, node, source, target)
             return true
         }
         let found = try status(of: source.key)
@@ -96,13 +96,16 @@ extension RowWork {
     private func rebaseOnItself(
         _ transfer: Transfer,
         _ node: JournalNode,
+        _ source: CopySource,
         _ found: ObjectStatus?
     ) throws(WorkFailure) {
         session.catalog.found(transfer.key, found)
-        if let found, matches(transfer.base, found.version) {
+        if let found, matches(transfer.base, found.version), found.version.isSame(as: source.version) {
             throw .store(StoreError(.temporary, "the remote refused new metadata although nothing had changed"))
         }
         try abandon(transfer)
+        // Elsewhere it is a copy of what was found, or has to do without.
+        guard node.path == transfer.key else { return }
         _ = try journal { (journal) throws(JournalError) in
             if let found { return try journal.rebase(node, onto: .version(found.version)) != nil }
             return try journal.drop(node)

@@ -87,7 +87,7 @@ extension RowWork {
             let seconds = left > 0 ? pause(left) : Self.longestPause
             throw .later(seconds, "a request whose answer was lost may be carried out yet")
         }
-        _ = try journal { (journal) throws(JournalError) in try journal.completeObjectRemoval(at: path) }
+        try journal { (journal) throws(JournalError) in try journal.endWatch(node) }
     }
 
     /// Whether a folder that was removed has anything in it that was not in it before.

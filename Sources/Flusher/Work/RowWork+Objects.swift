@@ -16,10 +16,20 @@ extension RowWork {
         try awaitKnownReaders(of: node.path, node.base)
         try checkSafe(node)
         guard let transfer = try transfer(for: node, method: firstMethod(of: node)) else { throw .changed }
-        guard session.claim(transfer.id) else { throw .blocked(nil, "its upload is being looked after") }
-        defer { session.release(transfer.id) }
-        job.generation = transfer.generation
-        try carryOut(transfer, node)
+        let claimed = try claim(transfer.id, or: "its upload is being looked after")
+        defer { session.release(claimed.id) }
+        job.generation = claimed.generation
+        try carryOut(claimed, node)
+    }
+
+    /// Takes a transfer for this thread, and reads it anew: who had it before may have changed or ended it.
+    func claim(_ id: TransferID, or reason: String) throws(WorkFailure) -> Transfer {
+        guard session.claim(id) else { throw .blocked(nil, reason) }
+        guard let transfer = session.transfer(id) else {
+            session.release(id)
+            throw .changed
+        }
+        return transfer
     }
 
     /// Throws `later` while power loss could take back what would be sent: the row would then go back to older
@@ -44,7 +54,7 @@ extension RowWork {
     /// Goes on with an upload to a path that its row has left.
     func finishElsewhere(_ transfer: Transfer, _ node: JournalNode) throws(WorkFailure) {
         try checkSafe(node)
-        guard session.claim(transfer.id) else { throw .blocked(nil, "its upload is being looked after") }
+        let transfer = try claim(transfer.id, or: "its upload is being looked after")
         defer { session.release(transfer.id) }
         job.generation = transfer.generation
         // Not begun at the remote, or only a copy: nothing is lost by beginning at the new path.
@@ -52,7 +62,15 @@ extension RowWork {
             return try TransferCleanup(work: self).settle(transfer)
         }
         try awaitKnownReaders(of: transfer.key, transfer.base)
-        try carryOut(transfer, node)
+        do throws(WorkFailure) {
+            try carryOut(transfer, node)
+        } catch {
+            // A refusal for good is of the key that it has left.
+            guard case .store(let cause) = error, [.unsupported, .tooLarge, .invalidKey].contains(cause.cause) else {
+                throw error
+            }
+            try TransferCleanup(work: self).settle(session.transfer(transfer.id) ?? transfer)
+        }
     }
 
     /// The row's transfer, begun now if there is none; nil when the row changed meanwhile.
@@ -209,6 +227,8 @@ extension RowWork {
         session.catalog.found(transfer.key, status)
         try abandon(transfer)
         guard let status else {
+            // What is at the key that it has left says nothing of its own.
+            guard node.path == transfer.key else { return }
             // Deleted at the remote: there is nothing to overwrite, ours is made anew.
             _ = try journal { (journal) throws(JournalError) in try journal.rebase(node, onto: .absent) }
             return

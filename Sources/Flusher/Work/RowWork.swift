@@ -23,6 +23,7 @@ struct RowWork {
             guard let node = try journal({ (journal) throws(JournalError) in try journal.node(job.node) }) else {
                 return .progress
             }
+            job.wish = node.sequence
             guard !node.isOpen, !node.schedule.isPaused, node.schedule.attention == nil, settings.isAsPlanned(node)
             else {
                 return .failed(.changed)

@@ -16,6 +16,7 @@ final class RunningJob: Sendable {
         /// What was handed to the network for uploads before that one.
         var transferredBefore: Int64 = 0
         var generation: GenerationID?
+        var wish: ChangeSequence?
     }
 
     let row: RowID
@@ -70,6 +71,12 @@ final class RunningJob: Sendable {
     var isNearlyDone: Bool {
         guard let progress else { return false }
         return Preemption.letsFinish(remaining: progress.remainingInFlight, rate: progress.rate)
+    }
+
+    /// The last change of the row that the work knows of.
+    var wish: ChangeSequence? {
+        get { state.withLock { $0.wish } }
+        set { state.withLock { $0.wish = newValue } }
     }
 
     /// The content being sent.

@@ -63,6 +63,14 @@ extension Journal {
         try observe(key, request) { node in node.base = .absent }
     }
 
+    /// Ends a row that only watched over a path where nothing shall be, unless it has something to take away by now.
+    package func endWatch(_ node: JournalNode) throws(JournalError) {
+        try write { tables throws(JournalError) in
+            guard let row = try tables.node(node.id), row.path == node.path else { return }
+            try tables.removeIfNothingLeft(row)
+        }
+    }
+
     /// Notes that the folder at a path, that is its marker, is gone.
     ///
     /// Write the catalog first; `request` was what did it.

@@ -74,7 +74,7 @@ extension Journal {
     package func drop(_ node: JournalNode) throws(JournalError) -> Bool {
         try write { tables throws(JournalError) in
             guard let row = try tables.node(node.id), row.sequence == node.sequence, row.path == node.path,
-                !row.isOpen, row.generation?.id == node.generation?.id
+                !row.isOpen, row.generation?.id == node.generation?.id, row.base == node.base
             else { return false }
             try tables.delete(row)
             return true
@@ -83,13 +83,16 @@ extension Journal {
 
     /// Corrects what a row believes the remote has at its key.
     ///
-    /// For a row that is elsewhere by now nothing happens.
+    /// For a row that is elsewhere by now, or has other content or another belief, nothing happens: what it wants now may be
+    /// to take the place of the version that it was made from, and of no other.
     ///
     /// A row that wants only other attributes on the remote's content takes the new version's content.
     @discardableResult
     package func rebase(_ node: JournalNode, onto base: RemoteBase) throws(JournalError) -> JournalNode? {
         try write { tables throws(JournalError) in
-            guard var row = try tables.node(node.id), row.path == node.path else { return nil }
+            guard var row = try tables.node(node.id), row.path == node.path, row.base == node.base,
+                row.generation?.id == node.generation?.id
+            else { return nil }
             if case .version(let version) = base, let old = row.generation, old.isSealed,
                 old.wholeRemote?.key == row.path, try !tables.isInTransfer(old.id)
             {

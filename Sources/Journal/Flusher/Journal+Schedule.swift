@@ -6,8 +6,11 @@ internal import Database
 
 extension Journal {
     /// Notes a failed attempt and when the next one may be; `attention` says why a person is needed instead.
+    ///
+    /// Nothing is noted where the row wants something else by now than it did with the change `wish`.
     package func recordFailure(
         _ node: NodeID,
+        of wish: ChangeSequence,
         attempts: Int64,
         nextAttempt: Timestamp?,
         error: String,
@@ -15,8 +18,14 @@ extension Journal {
     ) throws(JournalError) {
         try write { tables throws(JournalError) in
             try tables.connection.run(
-                "UPDATE node SET attempts = ?, next_attempt = ?, last_error = ?, attention = ? WHERE id = ?",
-                [.integer(attempts), .time(nextAttempt), .text(error), .text(attention), .integer(node.value)]
+                """
+                UPDATE node SET attempts = ?, next_attempt = ?, last_error = ?, attention = ?
+                WHERE id = ? AND sequence = ?
+                """,
+                [
+                    .integer(attempts), .time(nextAttempt), .text(error), .text(attention), .integer(node.value),
+                    .integer(wish),
+                ]
             )
         }
     }
