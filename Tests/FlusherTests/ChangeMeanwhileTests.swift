@@ -27,18 +27,9 @@ import Testing
         let fixture = try FlusherFixture(store: store)
         defer { fixture.remove() }
         let outcome = Mutex<Result<Void, any Error>?>(nil)
-        let isTaken = Mutex(false)
-        store.hook.withLock {
-            $0.call = { name, _ in
-                let isFirst = isTaken.withLock { old in
-                    guard name == kind, !old else { return false }
-                    old = true
-                    return true
-                }
-                guard isFirst else { return }
-                let result = Result { try change(fixture) }
-                outcome.withLock { $0 = result }
-            }
+        store.atFirst(kind) {
+            let result = Result { try change(fixture) }
+            outcome.withLock { $0 = result }
         }
         let client = try fixture.start()
         try begin(fixture)
@@ -50,6 +41,16 @@ import Testing
         store.state.withLock { $0.isOffline = false }
         try body(try fixture.flush(client, timeout: 20))
         try fixture.stop(client)
+    }
+
+    /// Moves one remote file in place of the other.
+    private func rename(_ fixture: FlusherFixture, _ old: ObjectVersion, _ replaced: ObjectVersion) throws {
+        try fixture.journal.rename(
+            from: p,
+            to: q,
+            sourceRemote: .file(old, attributes),
+            targetRemote: .file(replaced, attributes)
+        )
     }
 
     /// The contents of all objects, by the beginnings of their names.
@@ -85,12 +86,7 @@ import Testing
                 state.isOffline = true
                 state.objects[p] = nil
             }
-            try fixture.journal.rename(
-                from: p,
-                to: q,
-                sourceRemote: .file(old, attributes),
-                targetRemote: .file(replaced, attributes)
-            )
+            try rename(fixture, old, replaced)
         } _: { left in
             #expect(left.isEmpty && store.holds([q: [3, 3, 3, 3]]), "\(left) \(store.objects.keys)")
         }
@@ -108,12 +104,7 @@ import Testing
             store.state.withLock { $0.isOffline = true }
             if let theirs { store.foreign(p.string, theirs) }
             if theirs?.isEmpty == true { store.state.withLock { $0.objects[p] = nil } }
-            try fixture.journal.rename(
-                from: p,
-                to: q,
-                sourceRemote: .file(old, attributes),
-                targetRemote: .file(replaced, attributes)
-            )
+            try rename(fixture, old, replaced)
         } _: { left in
             guard theirs?.isEmpty != true else {
                 // Nobody has its bytes any more: that is for a person to know.

@@ -106,6 +106,21 @@ final class FakeStore: ObjectStore {
         }
     }
 
+    /// Calls `body` at the first request of a kind, before it is carried out.
+    func atFirst(_ kind: String, _ body: @escaping @Sendable () -> Void) {
+        let isDone = Mutex(false)
+        hook.withLock {
+            $0.call = { name, _ in
+                let isFirst = isDone.withLock { old in
+                    guard name == kind, !old else { return false }
+                    old = true
+                    return true
+                }
+                if isFirst { body() }
+            }
+        }
+    }
+
     /// Begins a multipart upload as somebody else would.
     func foreignUpload(_ id: String, _ key: String, parts: [Int: [UInt8]] = [:], initiated: Timestamp = .now()) {
         state.withLock { state in

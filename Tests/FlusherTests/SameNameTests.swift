@@ -27,21 +27,6 @@ import Testing
         try fixture.stop(client)
     }
 
-    /// Calls `body` at the first request of a kind, before it is carried out.
-    private func atFirst(_ kind: String, of store: FakeStore, _ body: @escaping @Sendable () -> Void) {
-        let isDone = Mutex(false)
-        store.hook.withLock {
-            $0.call = { name, _ in
-                let isFirst = isDone.withLock { old in
-                    guard name == kind, !old else { return false }
-                    old = true
-                    return true
-                }
-                if isFirst { body() }
-            }
-        }
-    }
-
     @Test func namesThatChangedPlacesAndWereRewrittenAreUntangled() throws {
         let store = FakeStore()
         let remoteA = RemoteState.file(store.foreign("a", [1, 1, 1]), attributes)
@@ -67,7 +52,7 @@ import Testing
         let base = store.foreign("a", [1, 2, 3])
         try withFlusher(store) { fixture, client in
             // The request never arrives, and the object has the tag that ours will have.
-            atFirst("put", of: store) { store.state.withLock { $0.isOffline = true } }
+            store.atFirst("put") { store.state.withLock { $0.isOffline = true } }
             let old = FileAttributes(mode: 0o100600, uid: 1, gid: 1, modified: Timestamp(seconds: 5))
             try fixture.write("a", [1, 2, 3], remote: .file(base, old))
             _ = try client.call(.wake(volume: nil))
@@ -98,7 +83,7 @@ import Testing
             return object.version
         }
         try withFlusher(store) { fixture, client in
-            atFirst("copy", of: store) { store.state.withLock { $0.isOffline = true } }
+            store.atFirst("copy") { store.state.withLock { $0.isOffline = true } }
             try fixture.journal.rename(
                 from: ObjectKey("a"),
                 to: ObjectKey("b"),
@@ -146,7 +131,7 @@ import Testing
         let remote = RemoteState.file(store.foreign("a", [1, 1]), attributes)
         try withFlusher(store) { fixture, client in
             let opened = Monitor<JournalNode?>(nil)
-            atFirst("copy", of: store) {
+            store.atFirst("copy") {
                 store.state.withLock { $0.objects = [:] }
                 let node = try? fixture.journal.beginWriting(at: ObjectKey("a"), remote: remote)
                 opened.update { $0 = node }
