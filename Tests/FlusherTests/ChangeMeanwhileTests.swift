@@ -118,10 +118,14 @@ import Testing
         }
     }
 
-    /// A name that the remote refuses for good is given up before the refusal arrives.
-    @Test func aRefusalIsOfWhatWasWantedThen() throws {
+    /// A name that the remote refuses is given up before the refusal arrives, and may not be looked at either.
+    @Test(arguments: [nil, .rejected, .invalidKey, .forbidden] as [StoreError.Cause?])
+    func aRefusalIsOfWhatWasWantedThen(look: StoreError.Cause?) throws {
         let store = FakeStore()
-        store.state.withLock { $0.refusals["put p"] = .invalidKey }
+        store.state.withLock { state in
+            state.refusals["put p"] = look ?? .invalidKey
+            state.refusals["status p"] = look
+        }
         try whileFirst("put", store) { fixture in
             try fixture.write("p", [3, 3])
         } change: { fixture in

@@ -118,6 +118,28 @@ import Testing
         }
     }
 
+    @Test func refusalsOfOneContentSayNothingOfTheNext() throws {
+        let store = FakeStore()
+        store.state.withLock { $0.refusals["put"] = .rejected }
+        try withFlusher(store, quietPeriod: 60) { fixture, client in
+            func tryUntil(_ count: Int) throws {
+                for _ in 0..<100 where store.requests("put") < count {
+                    try change(.now, client)
+                    usleep(100_000)
+                }
+                // The answer is to be noted, too.
+                usleep(500_000)
+                #expect(try uploads(client).map(\.state) == [.waiting], "after \(store.requests("put"))")
+            }
+            try fixture.write("a", [1])
+            try tryUntil(4)
+            try fixture.write("a", [2])
+            try tryUntil(5)
+            store.state.withLock { $0.refusals = [:] }
+            #expect(try fixture.flush(client, timeout: 10).isEmpty && store.holds(ObjectKey("a"), [2]))
+        }
+    }
+
     /// Very many rows may wait for rows that need a person: they must not keep all workers busy with asking.
     @Test func whatWaitsForAPersonLeavesTimeForOthers() throws {
         let store = FakeStore()

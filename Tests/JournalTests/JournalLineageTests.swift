@@ -32,6 +32,42 @@ import Testing
         #expect(try journal.rebase(row, onto: .version(fixture.old))?.id == row.id)
     }
 
+    /// A content that was opened for writing keeps its name, and what is written goes over the version that it was made from.
+    @Test func aForeignVersionIsNotBelievedOfWhatIsBeingWritten() throws {
+        let row = try #require(
+            try journal.setAttributes(at: "a", remote: fixture.remoteFile, AttributeChanges(permissions: 0o600))
+        )
+        let opened = try journal.beginWriting(at: "a", remote: fixture.remoteFile)
+        #expect(opened.generation?.id == row.generation?.id)
+        #expect(try journal.rebase(row, onto: .version(fixture.new)) == nil)
+        #expect(throws: JournalError.self) { try journal.followSource(row, version: fixture.new) }
+        try fixture.save("a", "ours")
+        #expect(try journal.rebase(row, onto: .version(fixture.new)) == nil)
+        #expect(try fixture.row("a").base == row.base)
+        // Where there is nothing, nothing is overwritten.
+        #expect(try journal.rebase(row, onto: .absent)?.base == .absent)
+    }
+
+    /// The content below gets to the remote, and with it what others had stored there, before the row is worked on.
+    @Test func whatARowStandsOnIsPartOfWhatWasRead() throws {
+        try fixture.save("a", "sent")
+        let transfer = try fixture.begin("a")
+        let opened = try journal.beginWriting(at: "a", remote: .absent)
+        try journal.seal(
+            opened.id,
+            try #require(opened.generation).id,
+            content: ContentMap(size: 5, underlayLength: 4),
+            modified: nil
+        )
+        try journal.rename(from: "a", to: "b", sourceRemote: .absent, targetRemote: .absent)
+        let row = try fixture.row("b")
+        #expect(try journal.blockers(of: row).contains(.generation(try #require(transfer.generation))))
+        _ = try journal.completeTransfer(transfer.id, version: fixture.new)
+        #expect(try fixture.row("b").base == row.base)
+        #expect(throws: JournalError.self) { try journal.blockers(of: row) }
+        #expect(try journal.blockers(of: fixture.row("b")).isEmpty)
+    }
+
     @Test func aRenameThatFollowsItsSourceIsAnotherRow() throws {
         let row = try #require(
             try journal.rename(from: "a", to: "b", sourceRemote: fixture.remoteFile, targetRemote: .absent)

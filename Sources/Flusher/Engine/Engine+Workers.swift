@@ -289,13 +289,11 @@ extension Engine {
         do throws(JournalError) {
             guard let node = try session.journal.node(NodeID(row.node)) else { return takeInAgain(row, session) }
             let wish = state.inspect { $0.jobs[row]?.wish } ?? node.sequence
+            let refusals = state.inspect { $0.countRefusal(of: row, wish, counts: patience < .max) }
+            let needsPerson = attention || refusals >= patience
             // What is wanted by now may be just what the refusal was answered with.
-            if attention, wish != node.sequence { return takeInAgain(row, session, isRound: true) }
+            if needsPerson, node.isOpen || wish != node.sequence { return takeInAgain(row, session, isRound: true) }
             let attempts = Int(node.schedule.attempts) + 1
-            let refusals = state.inspect { state in
-                state.refusals[row] = patience == .max ? nil : state.refusals[row, default: 0] + 1
-                return state.refusals[row] ?? 0
-            }
             let rules = state.inspect { $0.conditions(of: row) }
             let delay = Backoff.delay(
                 afterFailures: attempts,
@@ -306,8 +304,7 @@ extension Engine {
             )
             Log.info("flusher", "\(node.path): attempt \(attempts): \(error)")
             let next = Timestamp.now().advanced(bySeconds: delay)
-            let needsPerson = attention || refusals >= patience
-            try session.journal.recordFailure(
+            let isNoted = try session.journal.recordFailure(
                 node.id,
                 of: node.sequence,
                 attempts: Int64(attempts),
@@ -315,6 +312,7 @@ extension Engine {
                 error: error,
                 attention: needsPerson ? error : nil
             )
+            guard isNoted else { return takeInAgain(row, session, isRound: true) }
             board.count(row.volume) { volume in
                 volume.failures += 1
                 if needsPerson { volume.attention += 1 }

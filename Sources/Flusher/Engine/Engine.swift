@@ -44,7 +44,7 @@ final class Engine: Sendable {
         /// Attempts of rows that ended well and left them as they were: nothing may go round in circles.
         var rounds: [RowID: Int] = [:]
         /// Attempts of rows in a row that were refused, or found a local file unreadable: after some a person is asked.
-        var refusals: [RowID: Int] = [:]
+        var refusals: [RowID: Refusals] = [:]
         /// Rows that a person wants to go although a folder above them is paused.
         var exempt: Set<RowID> = []
         /// Rows that found no room on the local disk: they go on when there is some, without regard to their backoff.

@@ -72,7 +72,7 @@ extension Engine {
         case .change(let wishes): return try change(node, wishes, session)
         case .cancel(let reason):
             Log.notice("hooks", "\(node.path): \(reason)")
-            try session.journal.recordFailure(
+            let isNoted = try session.journal.recordFailure(
                 node.id,
                 of: node.sequence,
                 attempts: node.schedule.attempts,
@@ -80,6 +80,7 @@ extension Engine {
                 error: reason,
                 attention: reason
             )
+            guard isNoted else { return false }
             board.count(session.id) { $0.attention += 1 }
             tell(.attention, RowID(volume: session.id, node: node.id.value), path: node.path) { $0.error = reason }
             return false

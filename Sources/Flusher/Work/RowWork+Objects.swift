@@ -65,10 +65,8 @@ extension RowWork {
         do throws(WorkFailure) {
             try carryOut(transfer, node)
         } catch {
-            // A refusal for good is of the key that it has left.
-            guard case .store(let cause) = error, [.unsupported, .tooLarge, .invalidKey].contains(cause.cause) else {
-                throw error
-            }
+            // A refusal is of the key that it has left.
+            guard case .store(let cause) = error, cause.isOfKey else { throw error }
             try TransferCleanup(work: self).settle(session.transfer(transfer.id) ?? transfer)
         }
     }

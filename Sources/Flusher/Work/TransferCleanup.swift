@@ -17,7 +17,7 @@ struct TransferCleanup {
     /// Ends a transfer, then finds out what came of it: in this order nothing can be committed after the look.
     func settle(_ transfer: Transfer) throws(WorkFailure) {
         try endAtRemote(transfer)
-        if transfer.phase == .committing, let found = try committed(transfer) {
+        if transfer.phase == .committing, let found = try seen(transfer) {
             work.session.catalog.found(transfer.key, found)
             _ = try work.journal { (journal) throws(JournalError) in
                 try journal.completeTransfer(transfer.id, version: found.version)
@@ -27,6 +27,17 @@ struct TransferCleanup {
             return
         }
         try remove(transfer)
+    }
+
+    /// What was committed, as far as the remote lets us look: what it does not tell may come to be known later.
+    private func seen(_ transfer: Transfer) throws(WorkFailure) -> ObjectStatus? {
+        do throws(WorkFailure) {
+            return try committed(transfer)
+        } catch {
+            guard case .store(let cause) = error, cause.isOfKey else { throw error }
+            Log.notice("flusher", "\(transfer.key): the remote does not tell what came of an upload: \(cause)")
+            return nil
+        }
     }
 
     /// The version that a completion made whose answer was lost, also one that came to pass while it was looked for: what
@@ -186,6 +197,9 @@ struct TransferCleanup {
 }
 
 extension StoreError {
+    /// Whether the remote refuses what is asked of this key, which may be another matter at another one.
+    var isOfKey: Bool { isRefusal || cause == .invalidKey || cause == .tooLarge }
+
     /// Whether the remote says that it will not, whenever it is asked again.
     fileprivate var isRefusal: Bool {
         switch cause {

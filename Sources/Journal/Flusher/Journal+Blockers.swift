@@ -81,10 +81,11 @@ extension Journal {
 }
 
 extension JournalNode {
-    /// Whether both say the same of what is to be done at which key, and what is there.
+    /// Whether both say the same of what is to be done at which key, from what, and what is there.
     fileprivate func isAt(placeOf other: JournalNode) -> Bool {
         // That a folder is there in name is noted with everything that is sent from below it.
         path == other.path && kind == other.kind && base == other.base && generation?.id == other.generation?.id
+            && generation?.underlay == other.generation?.underlay
             && (kind == .directory || hasRemoteDirectory == other.hasRemoteDirectory)
     }
 }

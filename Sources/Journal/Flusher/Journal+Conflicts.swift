@@ -83,16 +83,16 @@ extension Journal {
 
     /// Corrects what a row believes the remote has at its key.
     ///
-    /// For a row that is elsewhere by now, or has other content or another belief, nothing happens: what it wants now may be
-    /// to take the place of the version that it was made from, and of no other.
+    /// For a row that is elsewhere by now, or has another belief, nothing happens, and nor does it for one with other content,
+    /// or one that is being written, where there is a version: what it wants now may be to take the place of the version that it
+    /// was made from, and of no other.
     ///
     /// A row that wants only other attributes on the remote's content takes the new version's content.
     @discardableResult
     package func rebase(_ node: JournalNode, onto base: RemoteBase) throws(JournalError) -> JournalNode? {
         try write { tables throws(JournalError) in
-            guard var row = try tables.node(node.id), row.path == node.path, row.base == node.base,
-                row.generation?.id == node.generation?.id
-            else { return nil }
+            guard var row = try tables.node(node.id), row.path == node.path, row.base == node.base else { return nil }
+            if base != .absent, row.isOpen || !row.hasContent(of: node) { return nil }
             if case .version(let version) = base, let old = row.generation, old.isSealed,
                 old.wholeRemote?.key == row.path, try !tables.isInTransfer(old.id)
             {
@@ -109,19 +109,29 @@ extension Journal {
 
     /// Follows the object that a row is to be a copy of to its new version.
     ///
-    /// False when the row has bytes of its own, which would then mix with it, or changed since: that needs a
-    /// person.
+    /// False when the row has bytes of its own, which would then mix with it: that needs a person. `.notFound` when it
+    /// changed since, or is being written.
     package func followSource(_ node: JournalNode, version: ObjectVersion) throws(JournalError) -> Bool {
         try write { tables throws(JournalError) in
-            guard var row = try tables.node(node.id), let old = row.generation, old.id == node.generation?.id,
-                let source = old.wholeRemote, old.isSealed, try !tables.isInTransfer(old.id)
-            else { return false }
+            guard var row = try tables.node(node.id), !row.isOpen, row.hasContent(of: node) else {
+                throw JournalError(.notFound, "journal: the row was changed meanwhile")
+            }
+            guard let old = row.generation, let source = old.wholeRemote, try !tables.isInTransfer(old.id) else {
+                return false
+            }
             if try tables.recallCopy(row, of: source.key) { return true }
             row.generation = try tables.replace(old, .remote(source.key, version), size: version.size)
             if !source.version.isSame(as: version) { try tables.makeAnother(&row) }
             try tables.update(row)
             return true
         }
+    }
+}
+
+extension JournalNode {
+    /// Whether both have the same content: a generation that is written on keeps its name, and has another revision then.
+    fileprivate func hasContent(of other: JournalNode) -> Bool {
+        generation?.id == other.generation?.id && generation?.revision == other.generation?.revision
     }
 }
 

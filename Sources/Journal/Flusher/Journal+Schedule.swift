@@ -7,7 +7,8 @@ internal import Database
 extension Journal {
     /// Notes a failed attempt and when the next one may be; `attention` says why a person is needed instead.
     ///
-    /// Nothing is noted where the row wants something else by now than it did with the change `wish`.
+    /// Nothing is noted, and false returned, where the row wants something else by now than it did with the change `wish`.
+    @discardableResult
     package func recordFailure(
         _ node: NodeID,
         of wish: ChangeSequence,
@@ -15,9 +16,9 @@ extension Journal {
         nextAttempt: Timestamp?,
         error: String,
         attention: String? = nil
-    ) throws(JournalError) {
+    ) throws(JournalError) -> Bool {
         try write { tables throws(JournalError) in
-            try tables.connection.run(
+            let count = try tables.connection.run(
                 """
                 UPDATE node SET attempts = ?, next_attempt = ?, last_error = ?, attention = ?
                 WHERE id = ? AND sequence = ?
@@ -27,6 +28,7 @@ extension Journal {
                     .integer(wish),
                 ]
             )
+            return count > 0
         }
     }
 
