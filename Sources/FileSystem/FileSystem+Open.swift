@@ -40,7 +40,7 @@ extension FileSystem {
         defer {
             if hasSealed {
                 // Not before it arrived: until then its handle is on the way and nobody is to open it again.
-                flushed.note(handle.inode)
+                flushed.note(handle)
                 // Of the commit it has heard, perhaps before there was anything to look for.
                 committer.changed()
             }
@@ -59,13 +59,13 @@ extension FileSystem {
                 state.writers -= 1
                 return state.writers == 0
             }
-            if isLast { flushed.forget(handle.inode) }
+            let isDecided = flushed.forget(handle, isLast: isLast)
             do throws(FileError) {
                 try recordContent(of: handle.inode, sealing: false)
             } catch {
                 Log.error("mount", "a file could not be completed when it was closed: \(error)")
             }
-            if isLast { committer.decided(handle.inode.number) }
+            if isDecided { committer.decided(handle.inode.number) }
         }
         removeHandle(handle)
     }

@@ -12,6 +12,8 @@ internal import Platform
 final class FlushedFiles: Sendable {
     private struct Flushed {
         let inode: Inode
+        /// That by which it was flushed.
+        let handle: FileHandle
         /// Monotonic seconds.
         let since: Double
     }
@@ -23,8 +25,9 @@ final class FlushedFiles: Sendable {
     /// and long for a busy machine, as a flush of uploads does not wait for what counts as open.
     private static let patience = 0.5
 
-    func note(_ inode: Inode) {
-        files.withLock { $0[inode.number] = Flushed(inode: inode, since: monotonicSeconds()) }
+    func note(_ handle: FileHandle) {
+        let inode = handle.inode
+        files.withLock { $0[inode.number] = Flushed(inode: inode, handle: handle, since: monotonicSeconds()) }
     }
 
     /// Whether a file is complete by a flush, and nobody knows yet whether its handle stays.
@@ -32,8 +35,16 @@ final class FlushedFiles: Sendable {
         files.withLock { $0[inode.number] != nil }
     }
 
-    func forget(_ inode: Inode) {
-        files.withLock { _ = $0.removeValue(forKey: inode.number) }
+    /// Forgets a file whose last handle for writing is given back, or the one by which it was flushed: others were opened
+    /// since, and have written nothing.
+    ///
+    /// Returns whether it is known now that the file is complete.
+    func forget(_ handle: FileHandle, isLast: Bool) -> Bool {
+        files.withLock { files in
+            guard isLast || files[handle.inode.number]?.handle === handle else { return false }
+            files[handle.inode.number] = nil
+            return true
+        }
     }
 
     /// Calls `reopen` with each file that has kept its handle; whether others may have.

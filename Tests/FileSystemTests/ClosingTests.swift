@@ -37,6 +37,26 @@ import Testing
         }
     }
 
+    /// The kernel gives a handle back some time after close(2), and the next open(2) may come first.
+    @Test func whoOpensAFileBeforeItsHandleIsBackLeavesItComplete() throws {
+        let volume = try Volume(metadataAge: 100)
+        let (first, copied) = (try volume.create("a"), try volume.create("b"))
+        for handle in [first, copied] {
+            try volume.write(handle, [1, 2], at: 0)
+            try volume.files.flush(handle)
+        }
+        let second = try volume.open("a", write: true)
+        volume.files.release(first)
+        usleep(600_000)
+        _ = volume.files.reopenFlushed()
+        #expect(try !isOpen(volume, "a"))
+        #expect(try isOpen(volume, "b"), "its handle stays: it was another descriptor that was closed")
+        try volume.write(second, [3], at: 0)
+        #expect(try isOpen(volume, "a"))
+        for handle in [second, copied] { try volume.close(handle) }
+        #expect(try !isOpen(volume, "a") && !isOpen(volume, "b"))
+    }
+
     /// As lock files are made, which stay open as long as their program runs.
     @Test func aFileThatIsMadeForReadingIsCompleteAtOnce() throws {
         let volume = try Volume(metadataAge: 100)
