@@ -57,37 +57,12 @@ extension Engine {
         }
     }
 
-    /// Gives the files of finished content to the block cache, and deletes the others.
     private func release(_ session: VolumeSession) {
         do throws(JournalError) {
-            while true {
-                let released = try session.journal.releaseGenerations()
-                for generation in released {
-                    if let object = generation.object {
-                        let path = session.journal.stagingPath(generation.id)
-                        session.cache.adopt(
-                            path,
-                            as: object.key,
-                            version: object.version,
-                            check: generation.check
-                        )
-                    }
-                    removeStaging(generation.id, session)
-                }
-                if released.count < 1000 { break }
-            }
+            if try !session.adoptFinished() { state.inspect { $0.volumes[session.id]?.mayHaveOrphans = true } }
             session.cache.maintain()
         } catch {
             Log.error("flusher", "\(session.description.remote): \(error)")
-        }
-    }
-
-    private func removeStaging(_ generation: GenerationID, _ session: VolumeSession) {
-        do throws(SystemError) {
-            try session.journal.removeStaging(generation)
-        } catch {
-            Log.warning("flusher", "a file of finished content stays for now: \(error)")
-            state.inspect { $0.volumes[session.id]?.mayHaveOrphans = true }
         }
     }
 

@@ -38,6 +38,8 @@ final class VolumeSession: Sendable {
     let costly = Lock(CostlyReports())
     /// What open files keep from being deleted or replaced.
     let readers: OpenReaders
+    /// Held while finished content is given to the cache.
+    let adopting = Lock(())
     private let state: Lock<State>
 
     init(

@@ -300,6 +300,8 @@ struct Hydration {
         _ range: ByteRange,
         to file: borrowing FileDescriptor
     ) throws(WorkFailure) -> SystemError? {
+        // It may be what was sent a moment ago.
+        try work.journal { (journal) throws(JournalError) in _ = try work.session.adoptFinished() }
         let reader = work.session.cache.reader(of: key, version: version)
         var offset = range.lower
         while offset < range.upper {
