@@ -114,8 +114,9 @@ extension CachedObject {
 
     private func releaseDistantBlocks(_ state: inout State) -> Int64 {
         // A snapshot holds the space all the same. Within the monitor, so that who holds the file sees what went before.
+        // Who had it open before it was sent reads it without asking which blocks are there.
         guard readers.load(ordering: .acquiring) == 0, sparing.load(ordering: .acquiring) == 0, snapshot.load() == nil,
-            !isHeld
+            !isHeld, !file.descriptor.isNotedInUse
         else { return 0 }
         var released: Int64 = 0
         let near = ByteRange(max(0, state.lastRead - (16 << 20)), state.lastRead + (64 << 20))

@@ -18,12 +18,17 @@ package final class StagingFile: Sendable {
     /// Opens a generation's file; with `creating` makes it when missing.
     init(_ journal: Journal, _ generation: GenerationID, creating: Bool) throws(SystemError) {
         descriptor = try journal.openStaging(generation, creating: creating)
+        keepWhole()
     }
 
     /// A file beside the others that nobody else can find, and that goes with its last user.
     init(withoutName journal: Journal) throws(SystemError) {
         descriptor = try FileDescriptor.open(journal.directory + "/staging", O_RDWR | moorage_O_TMPFILE)
+        keepWhole()
     }
+
+    /// Has the cache, which gets the file once it is sent, give back no part of it while it is open here.
+    private func keepWhole() { descriptor.noteUse() }
 
     /// Forces the bytes to the disk; fails for ever once that failed.
     func synchronizeData(_ journal: Journal) throws(SystemError) {

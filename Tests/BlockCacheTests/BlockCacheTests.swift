@@ -349,6 +349,25 @@ import Testing
         #expect(source.requests.isEmpty)
     }
 
+    /// Who had it open before it was sent reads the file itself, and knows nothing of blocks that were given back.
+    @Test(arguments: [true, false]) func nothingIsGivenBackOfAFileThatIsOpenElsewhere(hasSign: Bool) throws {
+        let (path, place) = (folder.path + "/staging", Int64(90 << 20))
+        let opened = try FileDescriptor.open(path, O_RDWR | O_CREAT)
+        if hasSign { opened.noteUse() }
+        let content = expectedBytes(ByteRange(0, 65_536))
+        try content.withUnsafeBytes { try opened.write($0, at: place) }
+        let size = place + Int64(content.count)
+        let cache = cache(FakeSource(), capacity: 10, path: folder.path + "/blocks")
+        cache.adopt(path, as: key, version: version(size))
+        let reader = cache.reader(of: key, version: version(size))
+        #expect(try reader.bytes(ByteRange(0, 65_536)) == [UInt8](repeating: 0, count: 65_536))
+        cache.maintain()
+        var found = [UInt8](repeating: 0, count: content.count)
+        #expect(try found.withUnsafeMutableBytes { try opened.read(into: $0, at: place) } == content.count)
+        #expect((found == content) == hasSign, "without the sign the space is given back")
+        withExtendedLifetime(reader) {}
+    }
+
     @Test func aFileOfTheWrongLengthIsNotAdopted() throws {
         let path = folder.path + "/staging"
         try FileDescriptor.open(path, O_WRONLY | O_CREAT).write([1, 2, 3])
