@@ -21,6 +21,8 @@ extension FileSystem {
         let isUnchanged: Bool
         /// A sync of these bytes failed.
         let isDoubtful: Bool
+        /// It is a copy of what others replaced, to which nothing was written.
+        let isBareCopy: Bool
         /// By a close(2) that may not be the last one.
         var isByClose = false
 
@@ -35,6 +37,7 @@ extension FileSystem {
             staging = state.content.staging
             isUnchanged = state.revision == state.synced
             isDoubtful = state.lastingFailure?.isOfData ?? false
+            isBareCopy = state.copied == state.revision
         }
 
         /// When it was written; nil where a time was set after this was looked at, which it must not bring back.
@@ -75,7 +78,9 @@ extension FileSystem {
 
     private func commit(_ pending: Pending, of inode: Inode) throws(FileError) {
         do throws(JournalError) {
-            if pending.seals {
+            if pending.seals, pending.isBareCopy {
+                try giveUpCopy(inode, pending.node, pending.generation)
+            } else if pending.seals {
                 if let staging = pending.staging { committer.hold(pending.generation, staging) }
                 if pending.isByClose { committer.expectHandle(of: inode.number, pending.generation) }
                 try journal.seal(
@@ -106,7 +111,7 @@ extension FileSystem {
             throw .journal(error)
         }
         inode.state.withLock { $0.recorded = max($0.recorded, pending.revision) }
-        if pending.seals, pending.map.extents.isEmpty { try noteUnchanged(inode, pending) }
+        if pending.seals, !pending.isBareCopy, pending.map.extents.isEmpty { try noteUnchanged(inode, pending) }
     }
 
     /// A file opened for writing but not changed went back to what it was: its row has the older generation, or is gone.

@@ -29,7 +29,7 @@ extension FileSystem {
         if !isWriteback { try stagingBound?.claim(range.count) }
         try reserve.claim(range.count, mayWait: !isWriteback)
         let inode = handle.inode
-        let staging = try beginWrite(inode)
+        let staging = try beginWrite(inode, mayWait: !isWriteback)
         // The number must stay this file's while it is written to, whatever happens to the inode meanwhile.
         var count = withExtendedLifetime(staging) { copy(staging.descriptor.raw) }
         if count == -Int(ENOSPC) || count == -Int(EDQUOT) {
@@ -66,8 +66,14 @@ extension FileSystem {
 
     /// Makes a file's content writable and counts a write; the caller counts it off.
     ///
-    /// `replacing`: nothing of what it holds is to stay.
-    func beginWrite(_ inode: Inode, replacing: Bool = false) throws(FileError) -> StagingFile {
+    /// `replacing`: nothing of what it holds is to stay. `mayWait`: for room, where a copy of all of it has to be made first.
+    func beginWrite(
+        _ inode: Inode,
+        replacing: Bool = false,
+        mayWait: Bool = true
+    ) throws(FileError) -> StagingFile {
+        var whole: WholeCopy?
+        defer { if whole != nil { endSeparating(inode) } }
         for attempt in 0..<8 {
             let ready = inode.state.withLock { state -> StagingFile? in
                 guard state.isWritable, let staging = state.content.staging else { return nil }
@@ -80,11 +86,14 @@ extension FileSystem {
                 try load(inode)
                 try learnAttributes(of: inode)
                 try knowingName(of: inode) { () throws(FileError) in
-                    try withRoom { () throws(FileError) in try makeWritable(inode, replacing) }
+                    try withRoom { () throws(FileError) in try makeWritable(inode, replacing, whole) }
                 }
             } catch {
+                guard case .stale = error, attempt < Self.maximumLooks, whole == nil else { throw error }
                 // As for reads: what it showed may have been uploaded, or have got another row, just now.
-                guard case .stale = error, attempt < Self.maximumLooks, try lookAnew(at: inode) else { throw error }
+                if try lookAnew(at: inode) { continue }
+                // Others have its name.
+                whole = try copyWhole(inode, replacing, mayWait: mayWait)
             }
         }
         throw .stale
@@ -101,32 +110,39 @@ extension FileSystem {
         }
     }
 
-    private func makeWritable(_ inode: Inode, _ replacing: Bool) throws(FileError) {
-        try namespace.shared { () throws(FileError) in
-            try inode.commit.withLock { _ throws(FileError) in
-                let state = inode.state.withLock { $0 }
-                if state.isWritable, state.content.staging != nil { return }
-                if state.isDetached { return try makeAnonymous(inode) }
-                if state.isWritable, let id = state.content.generation { return try openStaging(inode, id) }
-                let node = try beginGeneration(inode, replacing)
+    private func makeWritable(_ inode: Inode, _ replacing: Bool, _ whole: WholeCopy?) throws(FileError) {
+        // Nobody may look the name up of a copy before its inode stands there.
+        try whole == nil
+            ? namespace.shared { () throws(FileError) in try makeWritableLocked(inode, replacing, nil) }
+            : namespace.alone { () throws(FileError) in try makeWritableLocked(inode, replacing, whole) }
+    }
+
+    private func makeWritableLocked(_ inode: Inode, _ replacing: Bool, _ whole: WholeCopy?) throws(FileError) {
+        try inode.commit.withLock { _ throws(FileError) in
+            let state = inode.state.withLock { $0 }
+            if state.isWritable, state.content.staging != nil { return }
+            if state.isDetached { return try makeAnonymous(inode) }
+            if state.isWritable, let id = state.content.generation { return try openStaging(inode, id) }
+            if let node = try beginGeneration(inode, replacing) {
                 guard let generation = node.generation else { throw .stale }
-                try adopt(generation, of: node, for: inode, replacing: inode.state.withLock { $0.content })
+                return try adopt(generation, of: node, for: inode, replacing: inode.state.withLock { $0.content })
             }
+            // Others have its name.
+            guard let whole else { throw .stale }
+            let node = try beginCopy(inode, whole)
+            if let generation = node.generation { adopt(whole, generation, of: node, for: inode, replacing) }
         }
     }
 
-    /// The row of a file that is to be changed, with an unsealed generation.
-    private func beginGeneration(_ inode: Inode, _ replacing: Bool) throws(FileError) -> JournalNode {
-        let old = inode.state.withLock { $0 }
+    /// The row of a file that is to be changed, with an unsealed generation; nil when others have its name.
+    private func beginGeneration(_ inode: Inode, _ replacing: Bool) throws(FileError) -> JournalNode? {
         // The row may have moved to the name of a conflict copy.
-        if let id = old.node, let node = try reopen(id, replacing) { return node }
+        if let id = inode.state.withLock({ $0.node }), let node = try reopen(id, replacing) { return node }
         try followNames(of: inode)
-        if let path = table.path(of: inode.number), try follow(inode, at: path) {
-            return try translating {
-                try journal.beginWriting(at: path, remote: try remoteState(of: inode, at: path), replacing: replacing)
-            }
+        guard let path = table.path(of: inode.number), try follow(inode, at: path) else { return nil }
+        return try translating {
+            try journal.beginWriting(at: path, remote: try remoteState(of: inode, at: path), replacing: replacing)
         }
-        return try beginConflict(inode, old)
     }
 
     /// Opens the content of a row for changes; nil when there is no such row, or it was completed just now.
@@ -152,22 +168,6 @@ extension FileSystem {
         let (whole, attributes, node) = inode.state.withLock { ($0.content.wholeRemote, $0.attributes, $0.node) }
         if node == nil, let whole { return .file(whole.version, attributes) }
         return try view.state(of: path)
-    }
-
-    /// A change of a version that the remote has replaced since it was opened: its row keeps the old version as its
-    /// base, so the upload will find the conflict and keep both.
-    private func beginConflict(_ inode: Inode, _ old: Inode.State) throws(FileError) -> JournalNode {
-        guard let path = table.path(of: inode.number) ?? old.supersededAt else { throw .stale }
-        guard let whole = old.content.wholeRemote, old.content.generation == nil else { throw .stale }
-        // Something else was made here since: there is no name for this content.
-        if try translating({ try journal.node(at: path) }) != nil { throw .stale }
-        let remote = RemoteState.file(whole.version, old.attributes)
-        let node = try translating { try journal.beginWriting(at: path, remote: remote) }
-        if old.supersededAt != nil, let parent = table.inode(at: path.parent) {
-            table.place(inode, parent.number, path.name)
-            inode.state.withLock { $0.supersededAt = nil }
-        }
-        return node
     }
 
     /// Puts an unsealed generation on top of what the file showed.
@@ -197,19 +197,51 @@ extension FileSystem {
         let checksums = generation.isReopened ? try translating { try journal.checksums(of: generation.id) } : nil
         staging.checksums.replace(by: checksums ?? ChecksumList())
         content.staging = staging
+        inode.state.withLock { state in show(content, generation, of: node, for: inode, &state) }
+    }
+
+    /// Goes on with a copy of all that the file showed.
+    private func adopt(
+        _ whole: WholeCopy,
+        _ generation: Generation,
+        of node: JournalNode,
+        for inode: Inode,
+        _ replacing: Bool
+    ) {
+        var map = ContentMap(size: 0)
+        if !replacing, whole.content.map.size > 0 { map.write(ByteRange(0, whole.content.map.size)) }
+        let content = FileContent(
+            generation: generation.id,
+            map: map,
+            staging: whole.staging,
+            below: .content(whole.content)
+        )
         inode.state.withLock { state in
-            state.node = node.id
-            state.content = content
-            state.isLoaded = true
-            state.isWritable = true
-            state.synced = state.revision
-            state.syncedEnd = generation.syncedEnd
-            state.isOverSynced = generation.isOverContent
-            if generation.doubt != .none {
-                state.failure = Inode.SyncFailure(generation: generation.id, isOfData: true)
-            }
-            if state.handles > 0 { noteOpen(inode, node.id, &state) }
+            show(content, generation, of: node, for: inode, &state)
+            state.supersededAt = nil
+            state.copied = state.revision
         }
+    }
+
+    private func show(
+        _ content: FileContent,
+        _ generation: Generation,
+        of node: JournalNode,
+        for inode: Inode,
+        _ state: inout Inode.State
+    ) {
+        state.node = node.id
+        state.content = content
+        state.isLoaded = true
+        state.isWritable = true
+        state.copied = nil
+        state.synced = state.revision
+        state.syncedEnd = generation.syncedEnd
+        state.isOverSynced = generation.isOverContent
+        if generation.doubt != .none {
+            state.failure = Inode.SyncFailure(generation: generation.id, isOfData: true)
+        }
+        if state.handles > 0 { noteOpen(inode, node.id, &state) }
     }
 
     private func openStaging(_ inode: Inode, _ id: GenerationID) throws(FileError) {

@@ -26,6 +26,8 @@ package final class FileSystem: Sendable {
     let flushed = FlushedFiles()
     let unfinished = UnfinishedFiles()
     let newFiles: NewFileKeeper
+    /// The files of which a copy is being made, as others took their names.
+    let separating = Lock<[InodeNumber: Separation]>([:])
     /// What open files without a name need of the remote.
     let held: HeldVersions
     let keeper: OpenFileKeeper

@@ -49,6 +49,9 @@ final class Inode: Sendable {
 
         /// A remote change took its name: (folder, name), so that a write can still become a conflict copy there.
         var supersededAt: ObjectKey?
+        /// The revision at which the open content was copied, as others had the file's name: while it is the present one
+        /// nothing was written to the copy.
+        var copied: Int64?
 
         /// `content` has its staging files open and its whole chain below; false: it must be loaded before use.
         var isLoaded = true

@@ -43,6 +43,8 @@ final class StagingBound: Sendable {
     private let makeRoom: @Sendable () -> Void
     /// The bytes that may be written before the folder is measured again.
     private let allowance = Monitor<Int64>(0)
+    /// What is being written to files without a name, which the folder does not show, in bytes.
+    private let unnamed = Lock<Int64>(0)
 
     init(limit: Int64, patience: Double, directory: String, makeRoom: @escaping @Sendable () -> Void) {
         self.limit = limit
@@ -68,6 +70,29 @@ final class StagingBound: Sendable {
         }
     }
 
+    /// Counts what is written to a file without a name, until that has one or is gone.
+    func countUnnamed() -> Unnamed { Unnamed(self) }
+
+    /// The bytes of a file without a name.
+    final class Unnamed: Sendable {
+        private let bound: StagingBound
+        private let bytes = Lock<Int64>(0)
+
+        fileprivate init(_ bound: StagingBound) {
+            self.bound = bound
+        }
+
+        func add(_ count: Int64) {
+            bytes.withLock { $0 += count }
+            bound.unnamed.withLock { $0 += count }
+        }
+
+        deinit {
+            let count = bytes.withLock { $0 }
+            bound.unnamed.withLock { $0 -= count }
+        }
+    }
+
     /// The pause to make; nil when there is no room.
     private func grant(_ count: Int64) -> Double? {
         allowance.inspect { left -> Double? in
@@ -75,7 +100,8 @@ final class StagingBound: Sendable {
                 left -= count
                 return 0
             }
-            guard let share = StagingShare.of(count, used: Files.occupiedBytes(in: directory), limit: limit) else {
+            let used = Files.occupiedBytes(in: directory) + unnamed.withLock { $0 }
+            guard let share = StagingShare.of(count, used: used, limit: limit) else {
                 return nil
             }
             left = share.bytes - count

@@ -31,6 +31,8 @@ final class WaitingRequests: Interruption.Source {
         /// A request was interrupted and not looked at yet.
         var hasNews = false
         var isEnding = false
+        /// What /proc says is of our own namespace.
+        var maySeeSignals = false
     }
 
     private let state = Monitor(State())
@@ -49,6 +51,7 @@ final class WaitingRequests: Interruption.Source {
         // A /proc of another namespace would tell of others.
         let own = (try? Files.read("/proc/self/stat", limit: 1 << 16)) ?? []
         guard own.starts(with: "\(getpid()) ".utf8) else { return }
+        state.inspect { $0.maySeeSignals = true }
         try Thread.detached(name: "interrupts") { [self] in
             while state.wait(until: { $0.isEnding ? false : $0.isLooking ? true : nil }) == true { lookWhileAnyWait() }
         }
@@ -91,6 +94,14 @@ final class WaitingRequests: Interruption.Source {
             },
             nil
         )
+    }
+
+    func isGivenUp(_ request: UnsafeMutableRawPointer) -> Bool {
+        let (isEnding, maySee) = state.inspect { ($0.isEnding, $0.maySeeSignals) }
+        guard !isEnding, maySee, let caller = fuse_req_ctx(fuse_req_t(request))?.pointee.pid, caller != 0 else {
+            return isEnding
+        }
+        return SignalSets(thread: caller)?.areFatal == true
     }
 
     private func noteInterrupted(_ request: UnsafeMutableRawPointer) {

@@ -88,6 +88,14 @@ package final class Journal: Sendable {
         return try FileDescriptor.open(stagingPath(generation), O_RDWR | O_NOFOLLOW | (creating ? O_CREAT : 0))
     }
 
+    /// Gives an open file of the staging folder that has no name (`O_TMPFILE`) that of a generation without one.
+    package func placeStaging(
+        _ file: borrowing FileDescriptor,
+        as generation: GenerationID
+    ) throws(SystemError) {
+        try file.link(to: stagingPath(generation))
+    }
+
     /// Deletes a generation's staging file, if there is one.
     package func removeStaging(_ generation: GenerationID) throws(SystemError) {
         try Files.removeIfPresent(stagingPath(generation))

@@ -3,6 +3,7 @@
 """The remote changed under a pending local edit: both versions exist afterwards, nothing is overwritten."""
 
 import errno
+import mmap
 import os
 import re
 import socket
@@ -94,19 +95,127 @@ def test_a_write_to_an_open_file_that_the_remote_replaced_is_kept(instance, read
     assert instance.conflicts() == 1
 
 
-def test_a_write_to_an_open_file_that_was_replaced_unseen_is_refused(instance, ready, client):
-    """Nobody looked at it between its upload and that: what it stands on is not known any more."""
+def replace(instance, client, mount, key, body=b"theirs"):
+    """Others replace an object, and somebody sees that here."""
+    client.put_object(Bucket="bucket", Key=key, Body=body)
+    instance.run("cache", "refresh", mount.path)
+    wait_until(lambda: open(mount / key, "rb").read() == body, 20, "the remote's version in the mount")
+
+
+def write_again(file, body, place):
+    """Writes to an open file, whatever its name is by now, and completes it."""
+    again = os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDWR)
+    try:
+        return os.pwrite(again, body, place)
+    finally:
+        os.close(again)
+
+
+def test_an_open_file_that_was_replaced_before_anybody_looked_is_kept(instance, ready, client):
+    """Nobody saw its upload arrive, and the bytes that are not written again are in the local file alone."""
+    write_file(ready / "open.txt", b"0123456789")
+    with open(ready / "open.txt", "rb") as file:
+        # Its local file is open by that.
+        write_again(file, b"0", 0)
+        instance.flush()
+        replace(instance, client, ready, "open.txt")
+        # The second change is one of the copy.
+        for n in range(2):
+            write_again(file, b"our%d" % n, 3)
+            instance.flush()
+            found = bodies(client)
+            copy = conflict_key(found, "open")
+            assert found == {"notes.txt": b"base", "open.txt": b"theirs", copy: b"012our%d789" % n}
+    assert instance.conflicts() == 1
+
+
+def test_both_who_have_the_old_and_the_new_one_open_go_on(instance, ready, client):
+    """Each by its own name, at once and at the remote."""
+    write_file(ready / "open.txt", b"0123456789")
+    with open(ready / "open.txt", "r+b", buffering=0) as old:
+        instance.flush()
+        replace(instance, client, ready, "open.txt")
+        with open(ready / "open.txt", "r+b", buffering=0) as new:
+            os.pwrite(old.fileno(), b"ours", 3)
+            os.pwrite(new.fileno(), b"new!", 0)
+            names = [name for name in os.listdir(ready.path) if name.startswith("open")]
+            seen = {open(ready / name, "rb").read() for name in names}
+            assert seen == {b"012ours789", b"new!rs"} and open(ready / "open.txt", "rb").read() == b"new!rs"
+            assert sorted(names)[1:] == ["open.txt"] and conflict_key(names, "open")
+    instance.flush()
+    found = bodies(client)
+    copy = conflict_key(found, "open")
+    assert found == {"notes.txt": b"base", "open.txt": b"new!rs", copy: b"012ours789"} and instance.conflicts() == 1
+
+
+@pytest.mark.parametrize("size", [0, 5, 20])
+def test_an_open_file_that_was_replaced_is_cut(instance, ready, client, size):
     write_file(ready / "open.txt", b"0123456789")
     with open(ready / "open.txt", "r+b", buffering=0) as file:
         instance.flush()
-        client.put_object(Bucket="bucket", Key="open.txt", Body=b"theirs")
-        instance.run("cache", "refresh", ready.path)
-        wait_until(lambda: open(ready / "open.txt", "rb").read() == b"theirs", 20, "the remote's version in the mount")
+        replace(instance, client, ready, "open.txt")
+        os.ftruncate(file.fileno(), size)
+    instance.flush()
+    found = bodies(client)
+    ours = b"0123456789\0\0\0\0\0\0\0\0\0\0"[:size]
+    assert found == {"notes.txt": b"base", "open.txt": b"theirs", conflict_key(found, "open"): ours}
+
+
+def test_a_large_write_to_an_open_file_that_was_replaced_is_whole(instance, ready, client):
+    """The kernel sends one write(2) as several requests at once; each of them waits until all of the file is copied."""
+    content = bytearray(random_bytes(1, 40 * MIB))
+    write_file(ready / "open.txt", bytes(content))
+    file = os.open(ready / "open.txt", os.O_RDWR | os.O_DIRECT)
+    instance.flush()
+    replace(instance, client, ready, "open.txt")
+    memory = mmap.mmap(-1, 16 * MIB)
+    memory[:] = content[8 * MIB : 24 * MIB] = random_bytes(2, 16 * MIB)
+    assert os.pwritev(file, [memory], 8 * MIB) == 16 * MIB
+    os.close(file)
+    instance.flush()
+    found = bodies(client)
+    assert found[conflict_key(found, "open")] == content and found["open.txt"] == b"theirs"
+
+
+def test_pages_written_to_an_open_file_that_was_replaced_are_kept(instance, ready, client):
+    content = bytearray(random_bytes(3, 4 * MIB))
+    write_file(ready / "open.txt", bytes(content))
+    with open(ready / "open.txt", "r+b", buffering=0) as file:
+        instance.flush()
+        replace(instance, client, ready, "open.txt")
+        with mmap.mmap(file.fileno(), 4 * MIB) as memory:
+            for place in range(0, 4 * MIB, 8192):
+                memory[place : place + 4] = content[place : place + 4] = b"page"
+            memory.flush()
+    instance.flush()
+    found = bodies(client)
+    assert found[conflict_key(found, "open")] == content and found["open.txt"] == b"theirs"
+
+
+def test_a_write_to_an_open_file_that_was_replaced_and_is_not_whole_here_is_refused(instance, ready, client):
+    """Most of it was at the remote alone, and nobody can have that any more."""
+    client.put_object(Bucket="bucket", Key="open.txt", Body=random_bytes(4, 24 * MIB))
+    wait_until(lambda: os.path.exists(ready / "open.txt"), 20, "the file to show up")
+    with open(ready / "open.txt", "rb") as file:
+        write_again(file, b"ours", 0)
+        instance.flush()
+        replace(instance, client, ready, "open.txt")
         with pytest.raises(OSError) as problem:
-            file.write(b"ours")
+            write_again(file, b"more", 0)
         assert problem.value.errno == errno.ESTALE
     instance.flush()
     assert bodies(client) == {"notes.txt": b"base", "open.txt": b"theirs"} and instance.conflicts() == 0
+
+
+def test_an_open_file_whose_object_was_deleted_just_after_its_upload_is_kept(instance, ready, client):
+    """What was sent is not in the cache yet."""
+    write_file(ready / "open.txt", b"0123456789")
+    with open(ready / "open.txt", "r+b", buffering=0) as file:
+        instance.flush()
+        client.delete_object(Bucket="bucket", Key="open.txt")
+        os.pwrite(file.fileno(), b"ours", 3)
+    instance.flush()
+    assert bodies(client) == {"notes.txt": b"base", "open.txt": b"012ours789"}
 
 
 def test_a_deletion_does_not_destroy_a_version_it_never_saw(instance, ready, client):

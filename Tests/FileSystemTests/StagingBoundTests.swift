@@ -50,4 +50,15 @@ import Testing
         #expect(calls.inspect { $0 } > 1)
         try bound(volume, patience: 60) { unlink(path) }.claim(1)
     }
+
+    @Test func whatHasNoNameYetCountsUntilItHasOneOrIsGone() throws {
+        let bound = bound(try Volume(), patience: 0)
+        do {
+            let copy = bound.countUnnamed()
+            copy.add(10 << 20)
+            #expect(throws: FileError.self) { try bound.claim(7 << 20) }
+            try bound.claim(5 << 20)
+        }
+        try bound.claim(7 << 20)
+    }
 }

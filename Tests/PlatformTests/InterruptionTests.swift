@@ -8,9 +8,15 @@ import Testing
 /// Requests that the test gives up by hand, by their addresses.
 private final class Requests: Interruption.Source {
     let handlers = Monitor<[UInt: Interruption.Handler]>([:])
+    /// Those that are given up without anybody being called.
+    let dead = Lock<Set<UInt>>([])
 
     func setHandler(_ handler: Interruption.Handler?, of request: UnsafeMutableRawPointer) {
         handlers.update { $0[UInt(bitPattern: request)] = handler }
+    }
+
+    func isGivenUp(_ request: UnsafeMutableRawPointer) -> Bool {
+        dead.withLock { $0.contains(UInt(bitPattern: request)) }
     }
 
     func giveUp(_ number: UInt) {
@@ -48,6 +54,20 @@ private final class Requests: Interruption.Source {
     @Test func whatIsThereIsNotWaitedFor() throws {
         let outcome = try start(0x3000, waitingFor: Monitor(true))
         #expect(outcome.wait(timeout: 10) { $0 } == false)
+    }
+
+    @Test func whatTakesLongAsksWhetherAnybodyWaitsForIt() throws {
+        Interruption.serve(Self.requests)
+        Self.requests.dead.withLock { $0 = [0x4000] }
+        #expect(!Interruption.isGivenUp)
+        for (number, isDead) in [(0x4000, true), (0x5000, false)] {
+            let request = try #require(UnsafeMutableRawPointer(bitPattern: number))
+            #expect(Interruption.during(request) { Interruption.isGivenUp } == isDead)
+        }
+        let work = Interruption.Work()
+        work.run { #expect(!Interruption.isGivenUp) }
+        work.giveUp()
+        work.run { #expect(Interruption.isGivenUp) }
     }
 
     @Test func aThreadWithoutARequestWaitsForItsAnswer() {

@@ -80,34 +80,12 @@ final class StagedFile: @unchecked Sendable {
     /// Appends part of another file, inside the kernel and without copying where the file system shares blocks.
     func append(_ source: OpenFile, _ range: ByteRange) throws(StorageError) {
         guard position + range.count <= limit else { throw .system(SystemError.make(EFBIG, "copy_file_range")) }
-        var offset = range.lower
-        while offset < range.upper {
-            let wanted = Int(min(range.upper - offset, 1 << 30))
-            let target = file.descriptor.raw
-            let count = moorage_copy_file_range(source.descriptor.raw, &offset, target, &position, wanted, 0)
-            if count > 0 { continue }
-            if count == 0 { throw .system(SystemError.make(EIO, "copy_file_range")) }
-            if errno == EINTR { continue }
-            guard [EXDEV, EINVAL, EOPNOTSUPP, ENOSYS].contains(errno) else {
-                throw StorageError(SystemError.last("copy_file_range"))
-            }
-            return try appendByReading(source, ByteRange(offset, range.upper))
+        do {
+            try file.descriptor.copy(range, of: source.descriptor, to: position)
+        } catch {
+            throw StorageError(error)
         }
-    }
-
-    private func appendByReading(_ source: OpenFile, _ range: ByteRange) throws(StorageError) {
-        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 262_144, alignment: 16)
-        defer { buffer.deallocate() }
-        var offset = range.lower
-        while offset < range.upper {
-            let wanted = Int(min(Int64(buffer.count), range.upper - offset))
-            let piece = UnsafeMutableRawBufferPointer(rebasing: buffer[..<wanted])
-            let count: Int
-            do { count = try source.descriptor.read(into: piece, at: offset) } catch { throw StorageError(error) }
-            if count == 0 { throw .system(SystemError.make(EIO, "pread")) }
-            try write(UnsafeRawBufferPointer(rebasing: piece[..<count]))
-            offset += Int64(count)
-        }
+        position += range.count
     }
 
     /// Gives the file its visible name, replacing what is there.

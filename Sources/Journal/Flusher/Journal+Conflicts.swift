@@ -36,13 +36,7 @@ extension Journal {
             row.schedule = row.schedule.wishes
             try tables.update(row)
             try tables.moveLink(from: node.path, to: copy)
-            try tables.connection.run(
-                """
-                INSERT INTO conflict (path, copy, detected_at, remote, tag, size, modified)
-                VALUES (?, ?, ?, ?, ?, ?, ?)
-                """,
-                [.key(node.path), .key(copy), .time(now), .text(remote.description)] + Encoding.columns(remote)
-            )
+            try tables.noteConflict(of: node.path, copy: copy, remote, at: now)
             return row
         }
     }
@@ -136,6 +130,22 @@ extension JournalNode {
 }
 
 extension Tables {
+    /// Notes that others have put `version` at a path, and that ours is kept as `copy`.
+    func noteConflict(
+        of path: ObjectKey,
+        copy: ObjectKey,
+        _ version: ObjectVersion,
+        at now: Timestamp
+    ) throws(JournalError) {
+        try connection.run(
+            """
+            INSERT INTO conflict (path, copy, detected_at, remote, tag, size, modified)
+            VALUES (?, ?, ?, ?, ?, ?, ?)
+            """,
+            [.key(path), .key(copy), .time(now), .text(version.description)] + Encoding.columns(version)
+        )
+    }
+
     /// Forgets the conflict whose copy is at a path: a person has dealt with it.
     func forgetConflict(_ copy: ObjectKey) throws(JournalError) {
         try connection.run("DELETE FROM conflict WHERE copy = ?", [.key(copy)])

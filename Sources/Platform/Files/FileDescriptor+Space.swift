@@ -69,6 +69,14 @@ extension FileDescriptor {
         }
     }
 
+    /// The first bytes of a range that may be other than zeros, up to the next hole; nil when there are none.
+    ///
+    /// It moves the place where read(2) and write(2) go on.
+    package func firstData(in range: ByteRange) throws(SystemError) -> ByteRange? {
+        guard !range.isEmpty, let data = try next(.data, from: range.lower), data < range.upper else { return nil }
+        return ByteRange(data, min(try next(.hole, from: data) ?? range.upper, range.upper))
+    }
+
     private func fallocate(_ mode: Int32, _ range: ByteRange) throws(SystemError) {
         _ = try retryingOnInterrupt("fallocate") { moorage_fallocate(raw, mode, range.lower, range.count) }
     }

@@ -24,6 +24,9 @@ internal import Synchronization
         /// Has `handler` called, on any thread, when the request is given up, at once if it was already; nil: no more,
         /// and when this returns it is not being called either.
         func setHandler(_ handler: Handler?, of request: UnsafeMutableRawPointer)
+
+        /// Whether the request is given up; asks the kernel, which costs a little.
+        func isGivenUp(_ request: UnsafeMutableRawPointer) -> Bool
     }
 
     private static let source = Lock<(any Source)?>(nil)
@@ -66,6 +69,15 @@ internal import Synchronization
         return Watch(source: source, request: request, handler: handler)
     }
 
+    /// Whether the request or the work of this thread is given up: for what takes long without waiting.
+    package static var isGivenUp: Bool {
+        if let work = moorage_thread_work() {
+            return Unmanaged<Work>.fromOpaque(work).takeUnretainedValue().isGivenUp
+        }
+        guard let request = moorage_thread_purpose(), let source = source.withLock({ $0 }) else { return false }
+        return source.isGivenUp(request)
+    }
+
     /// A handler that is in force; at most one a thread at a time.
     package struct Watch {
         fileprivate let source: any Source
@@ -86,6 +98,8 @@ extension Interruption {
         package init() {}
 
         package var isGivenUp: Bool { state.withLock { $0.isGivenUp } }
+
+        package func isGivenUp(_ request: UnsafeMutableRawPointer) -> Bool { isGivenUp }
 
         /// Runs `body` on this thread, which runs no other work; at most one thread at a time.
         package func run(_ body: () -> Void) {
