@@ -3,13 +3,15 @@
 
 import Base
 import Control
-import Flusher
 import Glibc
 import Journal
 import ObjectStore
 import Platform
+import Policy
 import Synchronization
 import Testing
+
+@testable import Flusher
 
 /// What waits for a person, what waits for that in turn, and what of it a flush tells.
 @Suite(.serialized) struct NeedingAPersonTests {
@@ -118,26 +120,19 @@ import Testing
         }
     }
 
-    @Test func refusalsOfOneContentSayNothingOfTheNext() throws {
-        let store = FakeStore()
-        store.state.withLock { $0.refusals["put"] = .rejected }
-        try withFlusher(store, quietPeriod: 60) { fixture, client in
-            func tryUntil(_ count: Int) throws {
-                for _ in 0..<100 where store.requests("put") < count {
-                    try change(.now, client)
-                    usleep(100_000)
-                }
-                // The answer is to be noted, too.
-                usleep(500_000)
-                #expect(try uploads(client).map(\.state) == [.waiting], "after \(store.requests("put"))")
-            }
-            try fixture.write("a", [1])
-            try tryUntil(4)
-            try fixture.write("a", [2])
-            try tryUntil(5)
-            store.state.withLock { $0.refusals = [:] }
-            #expect(try fixture.flush(client, timeout: 10).isEmpty && store.holds(ObjectKey("a"), [2]))
-        }
+    @Test func refusalsOfOneContentSayNothingOfTheNext() {
+        var refusals = Refusals()
+        let row = RowID(volume: "v", node: 1)
+        for count in 1...4 { #expect(refusals.count(row, 10, counts: true) == count) }
+        #expect(refusals.count(RowID(volume: "v", node: 2), 10, counts: true) == 1)
+        // It was written again.
+        #expect(refusals.count(row, 11, counts: true) == 1)
+        #expect(refusals.count(row, 11, counts: true) == 2)
+        // Something else went wrong in between.
+        #expect(refusals.count(row, 11, counts: false) == 0)
+        #expect(refusals.count(row, 11, counts: true) == 1)
+        refusals.forget(row)
+        #expect(refusals.count(row, 11, counts: true) == 1)
     }
 
     /// Very many rows may wait for rows that need a person: they must not keep all workers busy with asking.

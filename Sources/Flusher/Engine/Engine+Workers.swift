@@ -82,7 +82,7 @@ extension Engine {
         switch outcome {
         case .progress:
             let hadLacked = state.inspect { state in
-                state.refusals[row] = nil
+                state.refusals.forget(row)
                 return state.lackingSpace.remove(row) != nil
             }
             var outage: ServerOutage?
@@ -125,7 +125,7 @@ extension Engine {
         let isDrained = state.update { state in
             if node == nil {
                 state.rounds[row] = nil
-                state.refusals[row] = nil
+                state.refusals.forget(row)
                 state.exempt.remove(row)
             }
             state.noteSent(of: row)
@@ -289,7 +289,7 @@ extension Engine {
         do throws(JournalError) {
             guard let node = try session.journal.node(NodeID(row.node)) else { return takeInAgain(row, session) }
             let wish = state.inspect { $0.jobs[row]?.wish } ?? node.sequence
-            let refusals = state.inspect { $0.countRefusal(of: row, wish, counts: patience < .max) }
+            let refusals = state.inspect { $0.refusals.count(row, wish, counts: patience < .max) }
             let needsPerson = attention || refusals >= patience
             // What is wanted by now may be just what the refusal was answered with.
             if needsPerson, node.isOpen || wish != node.sequence { return takeInAgain(row, session, isRound: true) }

@@ -43,8 +43,8 @@ final class Engine: Sendable {
         var maintained: String?
         /// Attempts of rows that ended well and left them as they were: nothing may go round in circles.
         var rounds: [RowID: Int] = [:]
-        /// Attempts of rows in a row that were refused, or found a local file unreadable: after some a person is asked.
-        var refusals: [RowID: Refusals] = [:]
+        /// Attempts that were refused.
+        var refusals = Refusals()
         /// Rows that a person wants to go although a folder above them is paused.
         var exempt: Set<RowID> = []
         /// Rows that found no room on the local disk: they go on when there is some, without regard to their backoff.
