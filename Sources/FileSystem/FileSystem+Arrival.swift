@@ -21,6 +21,7 @@ extension FileSystem {
             guard let row = try row(of: inode) else { return }
             if !row.isOpen {
                 try send(row.path)
+                if let original = row.conflictOf { throw Self.conflict(original, keptAs: row.path) }
                 try refuseConflict(at: row.path, since: began)
             }
             guard let rest = try self.row(of: inode) else { return }
@@ -44,6 +45,10 @@ extension FileSystem {
     private func refuseConflict(at path: ObjectKey, since: Timestamp) throws(FileError) {
         let conflicts = try translating { try journal.conflicts() }
         guard let conflict = conflicts.last(where: { $0.path == path && $0.detectedAt >= since }) else { return }
-        throw .notSent("\(path.string) was changed at the remote; this content is kept as \(conflict.copy.string)")
+        throw Self.conflict(path, keptAs: conflict.copy)
+    }
+
+    private static func conflict(_ path: ObjectKey, keptAs copy: ObjectKey) -> FileError {
+        .notSent("\(path.string) was changed at the remote; this content is kept as \(copy.string)")
     }
 }

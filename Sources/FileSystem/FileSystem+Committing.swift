@@ -77,9 +77,10 @@ extension FileSystem {
     }
 
     private func commit(_ pending: Pending, of inode: Inode) throws(FileError) {
+        var isGivenUp = false
         do throws(JournalError) {
-            if pending.seals, pending.isBareCopy {
-                try giveUpCopy(inode, pending.node, pending.generation)
+            if pending.seals, pending.isBareCopy, try giveUpCopy(inode, pending.node, pending.generation) {
+                isGivenUp = true
             } else if pending.seals {
                 if let staging = pending.staging { committer.hold(pending.generation, staging) }
                 if pending.isByClose { committer.expectHandle(of: inode.number, pending.generation) }
@@ -111,7 +112,7 @@ extension FileSystem {
             throw .journal(error)
         }
         inode.state.withLock { $0.recorded = max($0.recorded, pending.revision) }
-        if pending.seals, !pending.isBareCopy, pending.map.extents.isEmpty { try noteUnchanged(inode, pending) }
+        if pending.seals, !isGivenUp, pending.map.extents.isEmpty { try noteUnchanged(inode, pending) }
     }
 
     /// A file opened for writing but not changed went back to what it was: its row has the older generation, or is gone.

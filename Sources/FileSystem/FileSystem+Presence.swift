@@ -262,7 +262,7 @@ extension FileSystem {
         // The remote changed: who has the old one open may still write to it.
         if let known, known.kind == .file, table.path(of: known.number) == path {
             known.state.withLock { state in
-                if !state.isDetached { state.supersededAt = path }
+                if !state.isDetached { state.supersededAt = Inode.SupersededPlace(folder: parent, name: name) }
             }
         }
         return table.insert(inode, parent, name, replacing: known)

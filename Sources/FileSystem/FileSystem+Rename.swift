@@ -216,7 +216,7 @@ extension FileSystem {
             return
         }
         inode.state.withLock { state in
-            if !state.isDetached { state.supersededAt = path }
+            if !state.isDetached { state.supersededAt = Inode.SupersededPlace(folder: parent, name: name) }
         }
         _ = table.remove(parent, name)
     }

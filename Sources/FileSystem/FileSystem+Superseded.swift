@@ -16,13 +16,27 @@ internal import Synchronization
 extension FileSystem {
     /// All bytes of such a file, in a staging file that has no name yet: the remote has them no more, and the cache may
     /// lose them any time.
-    struct WholeCopy {
+    final class WholeCopy: Sendable {
         let staging: StagingFile
         /// What was copied, and a watch of it.
         let content: FileContent
         let watch: Inode.ContentWatch
         /// Counts what is copied for ``StagingBound`` until it has a name.
         let share: StagingBound.Unnamed?
+        /// It had a name that was taken back: it cannot get another one.
+        let isSpent = Atomic(false)
+
+        init(
+            staging: StagingFile,
+            content: FileContent,
+            watch: Inode.ContentWatch,
+            share: StagingBound.Unnamed?
+        ) {
+            self.staging = staging
+            self.content = content
+            self.watch = watch
+            self.share = share
+        }
     }
 
     /// How many bytes are copied between two looks whether anybody still waits for it.
@@ -35,13 +49,18 @@ extension FileSystem {
     /// One thread copies, others wait for it and get the error that it had; nil when it had none. No lock is held
     /// meanwhile: it is for whoever takes the copy to see that nothing has changed.
     func copyWhole(_ inode: Inode, _ replacing: Bool, mayWait: Bool) throws(FileError) -> WholeCopy? {
-        let separation = Separation()
+        let separation = Separation(mayWait: mayWait)
         let other = separating.withLock { under in
             defer { if under[inode.number] == nil { under[inode.number] = separation } }
             return under[inode.number]
         }
         if let other {
-            try other.awaitEnd()
+            try other.awaitEnd(mayWait: mayWait)
+            return nil
+        }
+        // Another one may have just done it.
+        if inode.state.withLock({ $0.isWritable }) {
+            endSeparating(inode)
             return nil
         }
         do throws(FileError) {
@@ -60,9 +79,9 @@ extension FileSystem {
     private func makeCopy(_ inode: Inode, _ replacing: Bool, _ mayWait: Bool) throws(FileError) -> WholeCopy {
         let (content, watch, isDetached) = inode.state.withLock { ($0.content, $0.watchContent(), $0.isDetached) }
         let segments = replacing ? [] : content.segments(in: ByteRange(0, content.map.size))
-        // A file with several names goes on as the others of it do.
-        guard !isDetached, inode.linkedFile.load(ordering: .relaxed) == 0, oldName(of: inode) != nil,
-            segments.allSatisfy(isHere)
+        // A file with several names goes on as the others of it do. A catalog in memory does not hear of our own uploads.
+        guard !isDetached, inode.linkedFile.load(ordering: .relaxed) == 0, oldPlace(of: inode) != nil,
+            !view.catalog.isInMemory, segments.allSatisfy(isHere)
         else { throw .stale }
         let share = stagingBound?.countUnnamed()
         let staging = try translating { try StagingFile(withoutName: journal) }
@@ -71,8 +90,23 @@ extension FileSystem {
         return WholeCopy(staging: staging, content: content, watch: watch, share: share)
     }
 
-    private func oldName(of inode: Inode) -> ObjectKey? {
-        table.path(of: inode.number) ?? inode.state.withLock { $0.supersededAt }
+    /// The folder and the path of the name that a file has, or had before others took it.
+    private func oldPlace(of inode: Inode) -> (folder: Inode, path: ObjectKey)? {
+        let place = inode.state.withLock { $0.supersededAt }
+        let parent = place.flatMap { table.path(of: $0.folder) }
+        guard let path = table.path(of: inode.number) ?? place.flatMap({ parent?.appending($0.name) }),
+            let folder = table.inode(at: path.parent), folder.kind == .directory
+        else { return nil }
+        return (folder, path)
+    }
+
+    /// Runs what looks at the name that a file has or had, and once more after a listing when too little is known of it.
+    func knowingOldName<Value>(
+        of inode: Inode,
+        _ body: () throws(FileError) -> Value
+    ) throws(FileError) -> Value {
+        guard let place = oldPlace(of: inode) else { return try body() }
+        return try knowing(place.folder, place.path.name, body)
     }
 
     private func isHere(_ segment: FileContent.Segment) -> Bool {
@@ -139,11 +173,14 @@ extension FileSystem {
 
     /// Begins the file that a copy goes on as: under the name of a conflict copy, or its own where nothing is any more.
     ///
-    /// The namespace is locked alone; `.stale` when the file is another than was copied.
-    func beginCopy(_ inode: Inode, _ whole: WholeCopy) throws(FileError) -> JournalNode {
-        guard !whole.watch.hasChanged.load(ordering: .acquiring), let path = oldName(of: inode),
-            let folder = table.inode(at: path.parent)
-        else { throw .stale }
+    /// The namespace is locked alone; `.stale` when the file is another than was copied. Returns the name that it had, too.
+    func beginCopy(
+        _ inode: Inode,
+        _ whole: WholeCopy
+    ) throws(FileError) -> (node: JournalNode, oldName: ObjectKey) {
+        guard !whole.watch.hasChanged.load(ordering: .acquiring), let (folder, path) = oldPlace(of: inode) else {
+            throw .stale
+        }
         let attributes = inode.state.withLock { $0.attributes }
         let now = Timestamp.now()
         let (isFree, met) = try others(at: path)
@@ -153,13 +190,10 @@ extension FileSystem {
             if !isFree, try translating({ try view.entry(name) }) != nil { continue }
             let original = isFree ? nil : path
             do throws(JournalError) {
-                let node = try journal.beginCopy(at: name, of: original, attributes, met: met, now: now) {
-                    id throws(JournalError) in
-                    try place(whole, as: id)
-                }
+                let node = try beginRow(of: whole, at: name, original, attributes, met, now)
                 table.place(inode, folder.number, name.name)
                 touchFolder(folder)
-                return node
+                return (node, path.name)
             } catch {
                 guard !isFree, error.kind == .constraint else { throw .journal(error) }
             }
@@ -167,18 +201,45 @@ extension FileSystem {
         throw .exists
     }
 
-    private func place(_ whole: WholeCopy, as generation: GenerationID) throws(JournalError) {
-        do throws(SystemError) {
-            try journal.placeStaging(whole.staging.descriptor, as: generation)
+    /// Begins the row of a copy; where that fails the bytes have no name any more, as the generation's is given again.
+    private func beginRow(
+        of whole: WholeCopy,
+        at name: ObjectKey,
+        _ original: ObjectKey?,
+        _ attributes: FileAttributes,
+        _ met: ObjectVersion?,
+        _ now: Timestamp
+    ) throws(JournalError) -> JournalNode {
+        guard !whole.isSpent.load(ordering: .relaxed) else { throw JournalError(.full, "journal: no room for a copy") }
+        var placed: GenerationID?
+        do throws(JournalError) {
+            return try journal.beginCopy(at: name, of: original, attributes, met: met, now: now) {
+                id throws(JournalError) in
+                do throws(SystemError) {
+                    try journal.placeStaging(whole.staging.descriptor, as: id)
+                } catch {
+                    throw JournalError(system: error)
+                }
+                placed = id
+            }
         } catch {
-            throw JournalError(system: error)
+            if let placed {
+                whole.isSpent.store(true, ordering: .relaxed)
+                do throws(SystemError) {
+                    try journal.removeStaging(placed)
+                } catch {
+                    Log.error("mount", "the file of a copy that came to nothing stays: \(error)")
+                }
+            }
+            throw error
         }
     }
 
-    /// Whether nothing is under a name any more, else the version that others put there, where that is known.
+    /// Whether nothing is under a name any more, nor to be removed there, else the version that others put there, where that is
+    /// known.
     private func others(at path: ObjectKey) throws(FileError) -> (isFree: Bool, version: ObjectVersion?) {
         switch try presence(path) {
-        case .absent: return (true, nil)
+        case .absent: return (try translating { try journal.node(at: path) } == nil, nil)
         case .link: return (false, nil)
         case .remote(let entry, _): return (false, entry.version)
         case .row(let node):
@@ -188,32 +249,55 @@ extension FileSystem {
     }
 
     /// Gives up a copy to which nothing was written after all: the file is what it was.
-    func giveUpCopy(_ inode: Inode, _ node: NodeID, _ generation: GenerationID) throws(JournalError) {
-        let path = try journal.giveUpCopy(node, generation)
-        if path != nil, let name = table.path(of: inode.number), let folder = table.inode(at: name.parent) {
-            _ = table.remove(folder.number, name.name)
-        }
+    ///
+    /// False when something else was done with it.
+    func giveUpCopy(_ inode: Inode, _ node: NodeID, _ generation: GenerationID) throws(JournalError) -> Bool {
+        // Nobody is to find the inode by a row that is gone.
         inode.state.withLock { state in
+            state.openRows.removeAll { $0 == node }
+            openNodes.withLock { $0[node] = nil }
+        }
+        let isGone: Bool
+        do throws(JournalError) {
+            isGone = try journal.giveUpCopy(node, generation)
+        } catch {
+            inode.state.withLock { state in noteOpen(inode, node, &state) }
+            throw error
+        }
+        let name = table.path(of: inode.number)?.name
+        let folder = isGone ? table.removeName(of: inode) : nil
+        inode.state.withLock { state in
+            state.copied = nil
+            guard isGone else { return noteOpen(inode, node, &state) }
             guard state.content.generation == generation, case .content(let older) = state.content.below else { return }
             state.node = nil
             state.content = older
-            state.copied = nil
-            if let path { state.supersededAt = path }
+            guard let folder, let name else { return }
+            state.supersededAt = Inode.SupersededPlace(folder: folder, name: state.copiedFrom ?? name)
         }
+        return isGone
     }
 }
 
 /// A copy that is being made, for those who wait for it.
 final class Separation: Sendable {
     private let end = Monitor<FileError??>(nil)
+    /// Whoever makes it may wait for room.
+    private let mayWait: Bool
+
+    init(mayWait: Bool) {
+        self.mayWait = mayWait
+    }
 
     func end(_ error: FileError?) { end.update { $0 = .some(error) } }
 
-    /// Waits for its end; throws what went wrong, unless it was only given up by who made it.
-    func awaitEnd() throws(FileError) {
+    /// Waits for its end; throws what went wrong, unless it was only given up by who made it, or there was no room for one
+    /// who waits for that otherwise.
+    func awaitEnd(mayWait: Bool) throws(FileError) {
         guard let ended = end.waitUnlessInterrupted(until: { $0 }) else { throw .interrupted }
         guard let error = ended else { return }
         if case .interrupted = error { return }
+        if error.isOutOfSpace, mayWait != self.mayWait { return }
         throw error
     }
 }

@@ -83,9 +83,11 @@ extension FileSystem {
             }
             if let ready { return ready }
             do throws(FileError) {
-                try load(inode)
-                try learnAttributes(of: inode)
-                try knowingName(of: inode) { () throws(FileError) in
+                if whole == nil {
+                    try load(inode)
+                    try learnAttributes(of: inode)
+                }
+                try knowingOldName(of: inode) { () throws(FileError) in
                     try withRoom { () throws(FileError) in try makeWritable(inode, replacing, whole) }
                 }
             } catch {
@@ -129,8 +131,10 @@ extension FileSystem {
             }
             // Others have its name.
             guard let whole else { throw .stale }
-            let node = try beginCopy(inode, whole)
-            if let generation = node.generation { adopt(whole, generation, of: node, for: inode, replacing) }
+            let (node, oldName) = try beginCopy(inode, whole)
+            guard let generation = node.generation else { throw .stale }
+            adopt(whole, generation, of: node, for: inode, replacing)
+            inode.state.withLock { $0.copiedFrom = oldName }
         }
     }
 

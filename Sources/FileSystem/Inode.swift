@@ -47,11 +47,13 @@ final class Inode: Sendable {
         /// What the remote has of it that is held there, from before it is detached until nobody has it open.
         var kept: [KeptVersion] = []
 
-        /// A remote change took its name: (folder, name), so that a write can still become a conflict copy there.
-        var supersededAt: ObjectKey?
+        /// A remote change took its name: where that is, so that a write can still become a conflict copy there.
+        var supersededAt: SupersededPlace?
         /// The revision at which the open content was copied, as others had the file's name: while it is the present one
         /// nothing was written to the copy.
         var copied: Int64?
+        /// The name that it had before that.
+        var copiedFrom: ObjectKey?
 
         /// `content` has its staging files open and its whole chain below; false: it must be loaded before use.
         var isLoaded = true
@@ -80,6 +82,12 @@ final class Inode: Sendable {
         var activeWrites = 0
         /// A sync that failed; it stays failed for that content.
         var failure: SyncFailure?
+    }
+
+    /// A name that another inode has by now; the folder may have got another one.
+    struct SupersededPlace: Sendable {
+        var folder: InodeNumber
+        var name: ObjectKey
     }
 
     /// A sync of a content that failed.

@@ -194,6 +194,15 @@ final class InodeTable: Sendable {
         }
     }
 
+    /// Takes its name from an inode, if it has one; returns the folder.
+    func removeName(of inode: Inode) -> InodeNumber? {
+        state.withLock { state in
+            guard let place = state.records[inode.number]?.place else { return nil }
+            Self.displace(place, &state)
+            return place.parent
+        }
+    }
+
     /// Moves what stands under one name to another, replacing what stood there.
     ///
     /// Returns (moved, replaced).

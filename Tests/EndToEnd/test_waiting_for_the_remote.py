@@ -188,13 +188,20 @@ def test_what_needs_a_person_is_an_error(option, instance, client, proxy):
     assert body(client, "a") == b"content"
 
 
+@pytest.mark.parametrize("is_seen", (False, True), ids=("unseen", "seen"))
 @pytest.mark.parametrize("option", ("fsync=remote", "close=remote"))
-def test_a_conflict_is_an_error_and_both_are_kept(option, instance, client):
+def test_a_conflict_is_an_error_and_both_are_kept(option, is_seen, instance, client):
     client.put_object(Bucket="bucket", Key="a", Body=b"old")
     mount = instance.mount("s3://bucket", None, option)
     descriptor = os.open(mount / "a", os.O_RDWR)
+    if is_seen:
+        assert os.pread(descriptor, 3, 0) == b"old"
+        client.put_object(Bucket="bucket", Key="a", Body=b"their")
+        instance.run("cache", "refresh", mount.path)
+        wait_until(lambda: open(mount / "a", "rb").read() == b"their", 20, "the remote's version")
     os.pwrite(descriptor, b"our", 0)
-    client.put_object(Bucket="bucket", Key="a", Body=b"their")
+    if not is_seen:
+        client.put_object(Bucket="bucket", Key="a", Body=b"their")
     if option.startswith("fsync"):
         assert Call(lambda: os.fsync(descriptor)).wait() == "EIO"
         os.close(descriptor)

@@ -261,42 +261,6 @@ import Testing
         #expect(try volume.content("e/a") == [1, 2, 3, 4])
     }
 
-    @Test func anEditOfAReplacedVersionGoesOnBesideTheirs() throws {
-        let volume = try Volume()
-        volume.store.set("a", [1, 2, 3])
-        let handle = try volume.open("a", write: true)
-        volume.store.set("b", [1, 2, 3])
-        let other = try volume.open("b", write: true)
-        #expect(try volume.read(handle, ByteRange(0, 3)) == [1, 2, 3])
-        for name in ["a", "b"] {
-            volume.store.set(name, [9, 9])
-            // Somebody looks: the name has the new version from here on.
-            #expect(try volume.content(name) == [9, 9])
-        }
-        try volume.write(handle, [7], at: 0)
-        try volume.close(handle)
-        // What nobody has read is nowhere any more.
-        #expect(throws: FileError.stale) { try volume.write(other, [7], at: 0) }
-        #expect(try volume.journal.node(at: ObjectKey("b")) == nil)
-        try volume.close(other)
-        let conflict = try #require(try volume.journal.conflicts().first)
-        #expect(try conflict.path == ObjectKey("a") && volume.journal.node(at: ObjectKey("a")) == nil)
-        let row = try #require(try volume.journal.node(at: conflict.copy))
-        #expect(row.base == .absent && row.conflictOf == ObjectKey("a"))
-        #expect(try volume.content(conflict.copy.string) == [7, 2, 3] && volume.content("a") == [9, 9])
-        // What came to nothing leaves nothing.
-        let third = try volume.open("a", write: true)
-        #expect(try volume.read(third, ByteRange(0, 2)) == [9, 9])
-        volume.store.set("a", [8])
-        #expect(try volume.content("a") == [8])
-        try volume.files.change(third, ByteRange(0, 100), .allocate(keepingSize: true))
-        #expect(try volume.journal.conflicts().count == 2)
-        try volume.close(third)
-        #expect(try volume.journal.conflicts().count == 1)
-        let names = try volume.journal.nodes(changedAfter: 0).map(\.path)
-        #expect(names == [conflict.copy])
-    }
-
     // MARK: Durability
 
     @Test func whatWasNeverClosedOrSyncedGoesBackToTheRemote() throws {

@@ -9,6 +9,7 @@ internal import Journal
 internal import ObjectStore
 internal import Platform
 internal import Policy
+internal import Synchronization
 
 extension Engine {
     /// Ends transfers nobody wants, gives finished content to the cache, recovers what a dead mount left open.
@@ -59,7 +60,10 @@ extension Engine {
 
     private func release(_ session: VolumeSession) {
         do throws(JournalError) {
-            if try !session.adoptFinished() { state.inspect { $0.volumes[session.id]?.mayHaveOrphans = true } }
+            try session.adoptFinished()
+            if session.hasLeftFiles.exchange(false, ordering: .relaxed) {
+                state.inspect { $0.volumes[session.id]?.mayHaveOrphans = true }
+            }
             session.cache.maintain()
         } catch {
             Log.error("flusher", "\(session.description.remote): \(error)")

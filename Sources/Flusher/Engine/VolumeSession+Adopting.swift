@@ -6,14 +6,14 @@ internal import BlockCache
 internal import Database
 internal import Journal
 internal import Platform
+internal import Synchronization
 
 extension VolumeSession {
-    /// Gives the files of finished content to the block cache, and deletes the others; false when one stays that should have gone.
+    /// Gives the files of finished content to the block cache, and deletes the others.
     ///
     /// When it returns, all that was finished before is in the cache, also what another thread was at.
-    func adoptFinished() throws(JournalError) -> Bool {
+    func adoptFinished() throws(JournalError) {
         try adopting.withLock { _ throws(JournalError) in
-            var areAllGone = true
             while true {
                 let released = try journal.releaseGenerations()
                 for generation in released {
@@ -25,10 +25,10 @@ extension VolumeSession {
                         try journal.removeStaging(generation.id)
                     } catch {
                         Log.warning("flusher", "a file of finished content stays for now: \(error)")
-                        areAllGone = false
+                        hasLeftFiles.store(true, ordering: .relaxed)
                     }
                 }
-                if released.count < 1000 { return areAllGone }
+                if released.count < 1000 { return }
             }
         }
     }

@@ -8,6 +8,7 @@ internal import Control
 internal import Journal
 internal import ObjectStore
 internal import Platform
+internal import Synchronization
 
 /// An open volume: its journal, its caches, the way to its remote.
 final class VolumeSession: Sendable {
@@ -40,6 +41,8 @@ final class VolumeSession: Sendable {
     let readers: OpenReaders
     /// Held while finished content is given to the cache.
     let adopting = Lock(())
+    /// A file of finished content that should have gone stays.
+    let hasLeftFiles = Atomic(false)
     private let state: Lock<State>
 
     init(

@@ -301,7 +301,7 @@ struct Hydration {
         to file: borrowing FileDescriptor
     ) throws(WorkFailure) -> SystemError? {
         // It may be what was sent a moment ago.
-        try work.journal { (journal) throws(JournalError) in _ = try work.session.adoptFinished() }
+        try work.journal { (journal) throws(JournalError) in try work.session.adoptFinished() }
         let reader = work.session.cache.reader(of: key, version: version)
         var offset = range.lower
         while offset < range.upper {

@@ -130,11 +130,11 @@ extension JournalNode {
 }
 
 extension Tables {
-    /// Notes that others have put `version` at a path, and that ours is kept as `copy`.
+    /// Notes that others have put `version` at a path, where that is known, and that ours is kept as `copy`.
     func noteConflict(
         of path: ObjectKey,
         copy: ObjectKey,
-        _ version: ObjectVersion,
+        _ version: ObjectVersion?,
         at now: Timestamp
     ) throws(JournalError) {
         try connection.run(
@@ -142,7 +142,7 @@ extension Tables {
             INSERT INTO conflict (path, copy, detected_at, remote, tag, size, modified)
             VALUES (?, ?, ?, ?, ?, ?, ?)
             """,
-            [.key(path), .key(copy), .time(now), .text(version.description)] + Encoding.columns(version)
+            [.key(path), .key(copy), .time(now), .text(version?.description ?? "unknown")] + Encoding.columns(version)
         )
     }
 

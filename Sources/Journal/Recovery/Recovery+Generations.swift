@@ -192,6 +192,7 @@ extension Recovery {
     ///
     /// But a folder that was removed before stays so: the file had only taken its name.
     private func lose(_ node: JournalNode) throws(JournalError) {
+        if node.conflictOf != nil { try tables.forgetConflict(node.path) }
         guard node.base == .absent, node.hasRemoteDirectory else { return try tables.delete(node) }
         var grave = node
         grave.kind = .tombstone

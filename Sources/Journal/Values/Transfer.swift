@@ -91,6 +91,6 @@ package struct ConflictRecord: Hashable, Sendable {
     package let detectedAt: Timestamp
     /// What the remote was, in words.
     package let remote: String
-    /// The version it had; nil when an earlier version of the program kept the words only.
+    /// The version it had; nil when nobody knows, or an earlier version of the program kept the words only.
     package let version: ObjectVersion?
 }

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import Journal
+import Platform
+import Testing
+
+@testable import FileSystem
+
+/// A file that is open here and whose name others have taken.
+@Suite struct SupersededTests {
+    private let volume: Volume
+    private let old: [UInt8] = [1, 2, 3]
+
+    init() throws {
+        volume = try Volume()
+        try volume.mountAgain(boot: "one")
+    }
+
+    /// An open file whose content is here, by whose name others have put something else.
+    private func superseded(_ path: String) throws -> FileHandle {
+        volume.store.set(path, old)
+        let handle = try volume.open(path, write: true)
+        #expect(try volume.read(handle, ByteRange(0, 3)) == old)
+        volume.store.set(path, [9, 9])
+        #expect(try volume.content(path) == [9, 9])
+        return handle
+    }
+
+    /// Begins a change that comes to nothing: the copy is there until the file is closed.
+    private func touchCopy(_ handle: FileHandle) throws -> ObjectKey {
+        try volume.files.change(handle, ByteRange(0, 100), .allocate(keepingSize: true))
+        let conflicts = try volume.journal.conflicts()
+        #expect(conflicts.count == 1)
+        return try #require(conflicts.first).copy
+    }
+
+    @Test func itGoesOnBesideTheirs() throws {
+        let handle = try superseded("a")
+        try volume.write(handle, [7], at: 0)
+        let copy = try #require(try volume.journal.conflicts().first).copy
+        #expect(try Set(volume.names("")) == ["a", copy.string])
+        #expect(try volume.content("a") == [9, 9])
+        let theirs = try volume.open("a", write: true)
+        try volume.write(theirs, [8], at: 0)
+        for handle in [handle, theirs] { try volume.close(handle) }
+        let row = try #require(try volume.journal.node(at: copy))
+        #expect(row.base == .absent && row.conflictOf == ObjectKey("a") && !row.isOpen)
+        #expect(try volume.content(copy.string) == [7, 2, 3] && volume.content("a") == [8, 9])
+    }
+
+    @Test func whatComesToNothingLeavesNothing() throws {
+        let handle = try superseded("a")
+        let copy = try touchCopy(handle)
+        try volume.files.flush(handle)
+        #expect(try volume.journal.conflicts().isEmpty && volume.journal.node(at: copy) == nil)
+        #expect(try volume.names("") == ["a"])
+        // The next change begins anew.
+        #expect(try volume.read(handle, ByteRange(0, 3)) == old)
+        try volume.write(handle, [7], at: 2)
+        try volume.close(handle)
+        let conflict = try #require(try volume.journal.conflicts().first)
+        #expect(conflict.path == ObjectKey("a"))
+        #expect(try volume.content(conflict.copy.string) == [1, 2, 7])
+    }
+
+    @Test(arguments: ["rename", "chmod", "link"]) func whatElseIsDoneWithItStays(what: String) throws {
+        let handle = try superseded("a")
+        let copy = try touchCopy(handle)
+        var name = copy.string
+        switch what {
+        case "rename":
+            name = "kept"
+            try volume.rename(copy.string, name)
+        case "chmod":
+            let number = try volume.number(name)
+            _ = try volume.files.setAttributes(number, AttributeChanges(permissions: 0o600), size: nil)
+        default:
+            let number = try volume.number(name)
+            _ = try volume.files.link(number, Volume.root, ObjectKey("link"))
+            #expect(try volume.content("link") == old)
+        }
+        try volume.close(handle)
+        #expect(try volume.content(name) == old)
+        if what == "link" { #expect(try volume.content("link") == old) }
+        if what == "chmod" { #expect(try volume.status(name).attributes.permissions == 0o600) }
+    }
+
+    @Test func aRemovalByItsNameStands() throws {
+        let handle = try superseded("a")
+        try volume.unlink("a")
+        _ = try touchCopy(handle)
+        try volume.close(handle)
+        #expect(try volume.names("").isEmpty)
+        #expect(try volume.journal.node(at: ObjectKey("a"))?.isTombstone == true)
+    }
+
+    @Test func itFollowsItsFolder() throws {
+        let handle = try superseded("d/a")
+        try volume.rename("d", "e")
+        try volume.makeFolder("d")
+        try volume.write(handle, [7], at: 0)
+        try volume.close(handle)
+        let copy = try #require(try volume.journal.conflicts().first).copy
+        #expect(try copy.parent == ObjectKey("e") && volume.content(copy.string) == [7, 2, 3])
+        #expect(try volume.names("d").isEmpty)
+    }
+
+    /// The copy is at the remote, and others take it away there.
+    @Test func aCopyThatOthersDeleteIsWrittenAnew() throws {
+        let handle = try superseded("a")
+        try volume.write(handle, [7], at: 0)
+        try volume.files.flush(handle)
+        let copy = try #require(try volume.journal.conflicts().first).copy
+        try volume.upload(try #require(try volume.journal.node(at: copy)), [7, 2, 3])
+        #expect(try volume.journal.node(at: copy) == nil)
+        volume.store.remove(copy.string)
+        #expect(try volume.names("") == ["a"])
+        #expect(throws: FileError.noEntry) { try volume.number(copy.string) }
+        try volume.write(handle, [8], at: 1)
+        try volume.close(handle)
+        #expect(try volume.content(copy.string) == [7, 8, 3])
+    }
+
+    /// A folder is synced, which is about names, and power fails before anything of the copy was.
+    @Test func powerLossLeavesNothingOfAnUnsyncedCopy() throws {
+        let handle = try superseded("a")
+        try volume.write(handle, [7], at: 0)
+        let folder = try volume.files.openDirectory(Volume.root)
+        try volume.files.synchronizeNames(folder)
+        try volume.mountAgain(boot: "two")
+        #expect(try volume.names("") == ["a"] && volume.journal.conflicts().isEmpty)
+        withExtendedLifetime(handle) {}
+    }
+
+    @Test func powerLossLeavesACopyThatWasSynced() throws {
+        let handle = try superseded("a")
+        try volume.write(handle, [7], at: 0)
+        try volume.files.synchronize(handle)
+        try volume.mountAgain(boot: "two")
+        let copy = try #require(try volume.journal.conflicts().first).copy
+        #expect(try volume.content(copy.string) == [7, 2, 3])
+        withExtendedLifetime(handle) {}
+    }
+
+    @Test func whatWasKilledKeepsAllOfIt() throws {
+        let handle = try superseded("a")
+        try volume.write(handle, [7], at: 0)
+        try volume.mountAgain(boot: "one")
+        let copy = try #require(try volume.journal.conflicts().first).copy
+        #expect(try volume.content(copy.string) == [7, 2, 3])
+        withExtendedLifetime(handle) {}
+    }
+
+    @Test func whatIsNotAllHereCannotBeChanged() throws {
+        volume.store.set("a", old)
+        let handle = try volume.open("a", write: true)
+        volume.store.set("a", [9, 9])
+        #expect(try volume.content("a") == [9, 9])
+        #expect(throws: FileError.stale) { try volume.write(handle, [7], at: 0) }
+        #expect(try volume.journal.conflicts().isEmpty)
+        try volume.close(handle)
+    }
+}
