@@ -155,6 +155,7 @@ package final class FlusherLink: Sendable {
     }
 
     private func runReading() {
+        var hasLostOne = false
         while !state.inspect({ $0.isClosed }) {
             if let client = try? launcher.connectIfRunning(program: "mount-events") {
                 reading.update { $0 = client }
@@ -175,6 +176,11 @@ package final class FlusherLink: Sendable {
                 client.shutdown()
                 // The flusher went away, perhaps by SIGKILL: whatever is pending needs a new one.
                 if !state.inspect({ $0.isClosed }) { wake() }
+                hasLostOne = true
+            } else if hasLostOne {
+                // It may have answered that just before it ended.
+                hasLostOne = false
+                wake()
             }
             _ = state.wait(timeout: 0.2) { $0.isClosed ? true : nil }
         }
