@@ -21,7 +21,9 @@ extension FileSystem {
             guard let row = try row(of: inode) else { return }
             if !row.isOpen {
                 try send(row.path)
-                if let original = row.conflictOf { throw Self.conflict(original, keptAs: row.path) }
+                if let original = row.conflictOf, try isConflict(row.path) {
+                    throw Self.conflict(original, keptAs: row.path)
+                }
                 try refuseConflict(at: row.path, since: began)
             }
             guard let rest = try self.row(of: inode) else { return }
@@ -46,6 +48,11 @@ extension FileSystem {
         let conflicts = try translating { try journal.conflicts() }
         guard let conflict = conflicts.last(where: { $0.path == path && $0.detectedAt >= since }) else { return }
         throw Self.conflict(path, keptAs: conflict.copy)
+    }
+
+    /// Whether a path is that of a conflict copy that nobody has dealt with.
+    private func isConflict(_ copy: ObjectKey) throws(FileError) -> Bool {
+        try translating { try journal.conflicts().contains { $0.copy == copy } }
     }
 
     private static func conflict(_ path: ObjectKey, keptAs copy: ObjectKey) -> FileError {

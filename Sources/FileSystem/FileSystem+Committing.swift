@@ -122,13 +122,13 @@ extension FileSystem {
         let row = try translating { try journal.node(pending.node) }
         guard row?.generation?.id != pending.generation else { return }
         inode.state.withLock { state in
-            guard state.content.generation == pending.generation, !state.isWritable else { return }
+            guard state.content.generation == pending.generation, !state.isWritable, !state.isDetached else { return }
             if let row {
                 state.content.generation = row.generation?.id
             } else if case .remote(let key, let version) = state.content.below {
                 state.node = nil
                 state.content = .remote(key, version)
-            } else if case .content(let older) = state.content.below {
+            } else if case .content(let older) = state.content.below, pending.map.isPure(length: older.map.size) {
                 state.node = nil
                 state.content = older
             }

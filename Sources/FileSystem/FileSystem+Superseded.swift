@@ -93,8 +93,8 @@ extension FileSystem {
     /// The folder and the path of the name that a file has, or had before others took it.
     private func oldPlace(of inode: Inode) -> (folder: Inode, path: ObjectKey)? {
         let place = inode.state.withLock { $0.supersededAt }
-        let parent = place.flatMap { table.path(of: $0.folder) }
-        guard let path = table.path(of: inode.number) ?? place.flatMap({ parent?.appending($0.name) }),
+        let old = place.flatMap { place in table.path(of: place.folder)?.appending(place.name) }
+        guard let path = place == nil ? table.path(of: inode.number) : old,
             let folder = table.inode(at: path.parent), folder.kind == .directory
         else { return nil }
         return (folder, path)
@@ -173,11 +173,11 @@ extension FileSystem {
 
     /// Begins the file that a copy goes on as: under the name of a conflict copy, or its own where nothing is any more.
     ///
-    /// The namespace is locked alone; `.stale` when the file is another than was copied. Returns the name that it had, too.
+    /// The namespace is locked alone; `.stale` when the file is another than was copied. Returns where it was, too.
     func beginCopy(
         _ inode: Inode,
         _ whole: WholeCopy
-    ) throws(FileError) -> (node: JournalNode, oldName: ObjectKey) {
+    ) throws(FileError) -> (node: JournalNode, oldPlace: Inode.SupersededPlace) {
         guard !whole.watch.hasChanged.load(ordering: .acquiring), let (folder, path) = oldPlace(of: inode) else {
             throw .stale
         }
@@ -191,9 +191,15 @@ extension FileSystem {
             let original = isFree ? nil : path
             do throws(JournalError) {
                 let node = try beginRow(of: whole, at: name, original, attributes, met, now)
+                let place = Inode.SupersededPlace(folder: folder.number, name: name.name)
+                if let other = table.child(folder.number, name.name), other !== inode, other.kind == .file {
+                    other.state.withLock { state in
+                        if !state.isDetached { state.supersededAt = place }
+                    }
+                }
                 table.place(inode, folder.number, name.name)
                 touchFolder(folder)
-                return (node, path.name)
+                return (node, Inode.SupersededPlace(folder: folder.number, name: path.name))
             } catch {
                 guard !isFree, error.kind == .constraint else { throw .journal(error) }
             }
@@ -253,28 +259,29 @@ extension FileSystem {
     /// False when something else was done with it.
     func giveUpCopy(_ inode: Inode, _ node: NodeID, _ generation: GenerationID) throws(JournalError) -> Bool {
         // Nobody is to find the inode by a row that is gone.
-        inode.state.withLock { state in
+        let place = inode.state.withLock { state in
             state.openRows.removeAll { $0 == node }
             openNodes.withLock { $0[node] = nil }
+            return state.copiedFrom
         }
-        let isGone: Bool
-        do throws(JournalError) {
-            isGone = try journal.giveUpCopy(node, generation)
-        } catch {
-            inode.state.withLock { state in noteOpen(inode, node, &state) }
-            throw error
+        var isGone = false
+        defer {
+            inode.state.withLock { state in
+                if !isGone, state.handles > 0 { noteOpen(inode, node, &state) }
+            }
         }
-        let name = table.path(of: inode.number)?.name
-        let folder = isGone ? table.removeName(of: inode) : nil
+        if let name = inode.state.withLock({ $0.copiedTo }) {
+            isGone = try journal.giveUpCopy(node, generation, at: name)
+        }
         inode.state.withLock { state in
             state.copied = nil
-            guard isGone else { return noteOpen(inode, node, &state) }
+            guard isGone else { return }
+            state.supersededAt = place
             guard state.content.generation == generation, case .content(let older) = state.content.below else { return }
             state.node = nil
             state.content = older
-            guard let folder, let name else { return }
-            state.supersededAt = Inode.SupersededPlace(folder: folder, name: state.copiedFrom ?? name)
         }
+        if isGone { table.removeName(of: inode) }
         return isGone
     }
 }

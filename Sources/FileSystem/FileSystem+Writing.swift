@@ -131,10 +131,13 @@ extension FileSystem {
             }
             // Others have its name.
             guard let whole else { throw .stale }
-            let (node, oldName) = try beginCopy(inode, whole)
+            let (node, oldPlace) = try beginCopy(inode, whole)
             guard let generation = node.generation else { throw .stale }
             adopt(whole, generation, of: node, for: inode, replacing)
-            inode.state.withLock { $0.copiedFrom = oldName }
+            inode.state.withLock { state in
+                state.copiedFrom = oldPlace
+                state.copiedTo = node.path
+            }
         }
     }
 

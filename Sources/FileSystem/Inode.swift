@@ -52,8 +52,9 @@ final class Inode: Sendable {
         /// The revision at which the open content was copied, as others had the file's name: while it is the present one
         /// nothing was written to the copy.
         var copied: Int64?
-        /// The name that it had before that.
-        var copiedFrom: ObjectKey?
+        /// Where it was before that, and the path of the copy then.
+        var copiedFrom: SupersededPlace?
+        var copiedTo: ObjectKey?
 
         /// `content` has its staging files open and its whole chain below; false: it must be loaded before use.
         var isLoaded = true

@@ -194,12 +194,10 @@ final class InodeTable: Sendable {
         }
     }
 
-    /// Takes its name from an inode, if it has one; returns the folder.
-    func removeName(of inode: Inode) -> InodeNumber? {
+    /// Takes its name from an inode, if it has one.
+    func removeName(of inode: Inode) {
         state.withLock { state in
-            guard let place = state.records[inode.number]?.place else { return nil }
-            Self.displace(place, &state)
-            return place.parent
+            if let place = state.records[inode.number]?.place { Self.displace(place, &state) }
         }
     }
 

@@ -50,9 +50,10 @@ import Testing
         #expect(try volume.content(copy.string) == [7, 2, 3] && volume.content("a") == [8, 9])
     }
 
-    @Test func whatComesToNothingLeavesNothing() throws {
+    @Test(arguments: [true, false]) func whatComesToNothingLeavesNothing(isSynced: Bool) throws {
         let handle = try superseded("a")
         let copy = try touchCopy(handle)
+        if isSynced { try volume.files.synchronize(handle) }
         try volume.files.flush(handle)
         #expect(try volume.journal.conflicts().isEmpty && volume.journal.node(at: copy) == nil)
         #expect(try volume.names("") == ["a"])
@@ -94,6 +95,20 @@ import Testing
         try volume.close(handle)
         #expect(try volume.names("").isEmpty)
         #expect(try volume.journal.node(at: ObjectKey("a"))?.isTombstone == true)
+    }
+
+    /// Others made something by the name and took it away again, and both are still open here.
+    @Test func twoOfOneNameAreBothKept() throws {
+        let first = try superseded("a")
+        let second = try volume.open("a", write: true)
+        #expect(try volume.read(second, ByteRange(0, 2)) == [9, 9])
+        volume.store.remove("a")
+        #expect(throws: FileError.noEntry) { try volume.number("a") }
+        try volume.write(first, [7], at: 0)
+        try volume.write(second, [8], at: 0)
+        for handle in [first, second] { try volume.close(handle) }
+        let contents = try volume.names("").map { try volume.content($0) }
+        #expect(Set(contents) == [[7, 2, 3], [8, 9]])
     }
 
     @Test func itFollowsItsFolder() throws {

@@ -40,13 +40,20 @@ extension Journal {
         }
     }
 
-    /// Takes back ``beginCopy(at:of:_:met:now:place:)`` where nothing was written, nor anything else done with the file since.
+    /// Takes back ``beginCopy(at:of:_:met:now:place:)`` where nothing was written, nor anything else done with the file since,
+    /// which began as `name`.
     ///
     /// False when it was: then it is one like any other.
-    package func giveUpCopy(_ node: NodeID, _ generation: GenerationID) throws(JournalError) -> Bool {
+    package func giveUpCopy(
+        _ node: NodeID,
+        _ generation: GenerationID,
+        at name: ObjectKey
+    ) throws(JournalError) -> Bool {
         try write { tables throws(JournalError) in
-            guard let row = try tables.node(node), row.generation?.id == generation,
-                row.sequence == row.firstSequence, row.base == .absent, try tables.linkedName(at: row.path) == nil
+            // A sync of it records only what was copied.
+            guard let row = try tables.node(node), row.generation?.id == generation, row.path == name,
+                row.attributeSequence == row.firstSequence, row.base == .absent,
+                try tables.linkedName(at: row.path) == nil
             else { return false }
             if row.conflictOf != nil { try tables.forgetConflict(row.path) }
             try tables.delete(row)
