@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from harness.posix import exchange
 from harness.processes import shell, wait_until
 from harness.trees import all_keys, write_file
 
@@ -409,3 +410,21 @@ def test_the_only_copy_of_bytes_stays_at_the_remote(instance, proxy, client, cha
     os.rename(mount / "a", mount / "b")
     change(mount, "b")
     assert_same(mount, client, {"b": b"0123456789+" if change is append else b"012"})
+
+
+@pytest.mark.parametrize("size", [0, 1, 100_000])
+def test_open_and_exchanged(quick, proxy, client, fault, size):
+    """A file whose upload ends under the name that it has left is still the file that somebody has open."""
+    write_file(quick / "a", b"1" * 100_001)
+    write_file(quick / "b", b"2" * 50_000)
+    quick.instance.flush()
+    held = Held(proxy, fault, client, "a")
+    os.truncate(quick / "a", size)
+    held.wait()
+    exchange(quick / "a", quick / "b")
+    descriptor = os.open(quick / "b", os.O_WRONLY)
+    held.release()
+    quick.instance.flush()
+    os.pwrite(descriptor, b"3", size)
+    os.close(descriptor)
+    assert_same(quick, client, {"a": b"2" * 50_000, "b": b"1" * size + b"3"})

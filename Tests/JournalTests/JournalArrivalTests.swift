@@ -50,6 +50,45 @@ import Testing
         #expect(arrival.key == "b" && arrival.version.entityTag?.opaque == "copy")
     }
 
+    /// As where two names are exchanged, and wait for each other.
+    @Test(arguments: [true, false], [true, false])
+    func aCopyThatIsSentAsAWholeTakesItToo(isEmpty: Bool, isReleased: Bool) throws {
+        try fixture.save("a", isEmpty ? "" : "text")
+        let first = try fixture.begin("a")
+        let generation = try #require(first.generation)
+        _ = try journal.rename(from: "a", to: "b", sourceRemote: .absent, targetRemote: .absent)
+        let sent = ObjectVersion.tagged("sent", first.size)
+        _ = try journal.completeTransfer(first.id, version: sent)
+        if isReleased { _ = try journal.releaseGenerations() }
+        let second = try fixture.begin("b")
+        let copy = try #require(second.generation)
+        #expect(copy != generation)
+        try journal.hydrated(copy, isEmpty ? [] : [ByteRange(0, second.size)])
+        _ = try journal.completeTransfer(second.id, version: .tagged("copy", first.size))
+        let arrival = try #require(try journal.arrival(of: generation))
+        #expect(arrival.key == "b" && arrival.version.entityTag?.opaque == "copy")
+    }
+
+    @Test func whatIsWrittenToSinceIsNoCopy() throws {
+        let generation = try send("a")
+        _ = try journal.rename(
+            from: "a",
+            to: "b",
+            sourceRemote: .file(fixture.new, .file()),
+            targetRemote: .absent
+        )
+        let transfer = try fixture.begin("b")
+        let copy = try #require(transfer.generation)
+        try journal.hydrated(copy, [ByteRange(0, transfer.size)])
+        try journal.removeTransfer(transfer.id)
+        let node = try journal.beginWriting(at: "b", remote: .absent)
+        #expect(node.generation?.id == copy)
+        _ = try journal.seal(node.id, copy, content: ContentMap(size: 1), modified: nil)
+        let again = try fixture.begin("b")
+        _ = try journal.completeTransfer(again.id, version: .tagged("other", 1))
+        #expect(try journal.arrival(of: generation)?.key == "a")
+    }
+
     @Test func onlyTheNewestAreKnown() throws {
         let first = try send("a")
         _ = try journal.releaseGenerations()

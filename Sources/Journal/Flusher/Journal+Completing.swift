@@ -173,8 +173,11 @@ extension Tables {
         let showing = try connection.all(sql, [.integer(sent.value)]) { GenerationID($0.integer(0)) }
         for id in showing { try setUnderlay(id, .remote(transfer.key, version)) }
         let source = try generation(sent)?.wholeRemote
-        if let source, try linkedName(at: transfer.key)?.isFirst ?? true {
-            try moveArrivals(from: source, to: (transfer.key, version))
+        // One whose bytes were fetched first is a copy as well.
+        var copied = source
+        if copied == nil { copied = try arrival(of: sent) }
+        if let copied, try linkedName(at: transfer.key)?.isFirst ?? true {
+            try moveArrivals(from: copied, to: (transfer.key, version))
         }
         if let source, source.key == transfer.key {
             // A copy onto itself: whoever shows the bytes by their old version finds them under the new one.

@@ -146,6 +146,7 @@ extension Journal {
             guard let old = try tables.generation(id), old.isSealed, try tables.isInTransfer(id) else {
                 throw JournalError(.notFound, "journal: generation \(id) is not in transfer")
             }
+            if let whole = old.wholeRemote { try tables.noteArrival(of: id, whole) }
             var content = old.content
             for range in ranges { content.write(range) }
             precondition(content.size == old.size, "hydration never changes the size")

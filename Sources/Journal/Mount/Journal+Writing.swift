@@ -180,6 +180,7 @@ extension Tables {
         }
         guard isDurable || generation.checksums == .none else { return nil }
         try connection.run("UPDATE generation SET is_sealed = 0 WHERE id = ?", [.integer(generation.id.value)])
+        try forgetArrival(of: generation.id)
         try set(.none, of: generation)
         var opened = generation
         opened.isSealed = false

@@ -21,7 +21,7 @@ extension Journal {
 extension Tables {
     private static let knownArrivals: Int64 = 4096
 
-    fileprivate func arrival(
+    func arrival(
         of generation: GenerationID
     ) throws(JournalError) -> (key: ObjectKey, version: ObjectVersion)? {
         let sql = """
@@ -33,6 +33,23 @@ extension Tables {
         }
     }
 
+    /// Notes that a generation has the very bytes of an object, before it gets them itself: what it becomes once it is
+    /// sent, those are then that showed the object.
+    func noteArrival(
+        of generation: GenerationID,
+        _ object: (key: ObjectKey, version: ObjectVersion)
+    ) throws(JournalError) {
+        try connection.run(
+            "INSERT OR REPLACE INTO released VALUES (?, ?, ?, ?, ?)",
+            [.integer(-generation.value), .key(object.key)] + Encoding.columns(object.version)
+        )
+    }
+
+    /// Forgets what a generation had become: it is about to be changed.
+    func forgetArrival(of generation: GenerationID) throws(JournalError) {
+        try connection.run("DELETE FROM released WHERE generation = ?", [.integer(-generation.value)])
+    }
+
     /// Contents that became an object have become its copy, which takes its place.
     func moveArrivals(
         from source: (key: ObjectKey, version: ObjectVersion),
@@ -41,7 +58,7 @@ extension Tables {
         try connection.run(
             """
             UPDATE released SET key = ?, tag = ?, size = ?, modified = ?
-            WHERE generation < 0 AND key = ? AND tag IS ? AND size = ?
+            WHERE key = ? AND tag IS ? AND size = ?
             """,
             [.key(target.key)] + Encoding.columns(target.version) + [.key(source.key)]
                 + Encoding.columns(source.version).prefix(2)
