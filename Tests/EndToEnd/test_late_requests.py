@@ -75,6 +75,28 @@ def test_an_older_version_that_comes_after_a_kill_is_replaced(instance, proxy, c
     assert instance.conflicts() == 0
 
 
+def test_an_older_version_that_came_while_the_file_was_open_is_no_others(instance, proxy, client):
+    """Nothing of it was seen while it might have come, and it came; what is closed long after still replaces it."""
+    instance.configure(late_requests="2s", quiet_period="0s")
+    mount = instance.mount("s3://bucket")
+    held = detained(proxy, "PUT", lambda: write_file(mount / "a", b"old"), path="/bucket/a")
+    with open(mount / "a", "wb") as file:
+        file.write(b"newer")
+        file.flush()
+        proxy.zero()
+        instance.kill_flusher()
+        # The next one looks after the upload that nobody wants any more.
+        instance.run("uploads", "now", check=False)
+        wait_until(lambda: proxy.requests("HEAD object", "/bucket/a"), 20, "a look at what came of it")
+        held.release()
+        assert delivered(proxy, "PUT object") == 200
+        # Longer than it was in doubt, and than from one round of maintenance to the next.
+        time.sleep(8)
+    instance.flush()
+    assert client.get_object(Bucket="bucket", Key="a")["Body"].read() == b"newer"
+    assert instance.conflicts() == 0
+
+
 def test_a_late_deletion_does_not_take_what_was_made_again(instance, proxy, client):
     instance.configure(late_requests="15s")
     mount = instance.mount("s3://bucket")

@@ -58,17 +58,6 @@ import Testing
         #expect(try journal.removeOrphans() == 0)
     }
 
-    @Test func endedDeletionsAreForgottenThoughTheNameIsStillToGo() throws {
-        try journal.remove(at: "a", remote: fixture.remoteFile)
-        let row = try fixture.row("a")
-        let now = Timestamp.now()
-        let deletion = try #require(try journal.noteRequest(for: row, "a", .deletion))
-        let write = try #require(try journal.noteRequest(for: row, "a", .write))
-        for request in [deletion, write] { try journal.doubt(request, until: now) }
-        try journal.forgetDoubts(endedBefore: now.advanced(bySeconds: 1))
-        #expect(try journal.doubts(at: "a").map(\.id) == [write])
-    }
-
     @Test func aFolderStaysBuriedWhileSomethingMayComeIntoIt() throws {
         let folder = RemoteState.directory(hasMarker: true, folderAttributes)
         for path: ObjectKey in ["d/e/a", "d/e", "d"] {

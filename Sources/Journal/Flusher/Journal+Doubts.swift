@@ -90,7 +90,8 @@ extension Journal {
         }
     }
 
-    /// Forgets what was in doubt until `now`, but for the writes that a tombstone still has to look after.
+    /// Forgets what was in doubt until `now`, but for the writes to a path that has a row and is no folder: a tombstone still
+    /// has to look after them, and what is sent there later may find their object, which is then no other writer's.
     package func forgetDoubts(endedBefore now: Timestamp) throws(JournalError) {
         let hasAny = try read { tables throws(JournalError) in
             try tables.connection.exists("SELECT 1 FROM doubt WHERE ends_at <= ? LIMIT 1", [.time(now)])
@@ -99,7 +100,7 @@ extension Journal {
         try write { tables throws(JournalError) in
             for doubt in try tables.doubts("WHERE ends_at <= ?", [.time(now)]) {
                 let row = try tables.node(at: doubt.key.withoutMarkerSlash)
-                if doubt.kind == .write, row?.isTombstone ?? false { continue }
+                if doubt.kind == .write, let row, row.kind != .directory { continue }
                 try tables.removeDoubt(doubt.id)
             }
         }

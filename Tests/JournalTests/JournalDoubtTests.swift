@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import Journal
+import Platform
+import Testing
+
+/// Requests that were sent and not answered, once they can be carried out no more.
+@Suite struct JournalDoubtTests {
+    private let fixture: Fixture
+    private var journal: Journal { fixture.journal }
+
+    init() throws { fixture = try Fixture() }
+
+    @Test func endedDeletionsAreForgottenThoughTheNameIsStillToGo() throws {
+        try journal.remove(at: "a", remote: fixture.remoteFile)
+        let row = try fixture.row("a")
+        let now = Timestamp.now()
+        let deletion = try #require(try journal.noteRequest(for: row, "a", .deletion))
+        let write = try #require(try journal.noteRequest(for: row, "a", .write))
+        for request in [deletion, write] { try journal.doubt(request, until: now) }
+        try journal.forgetDoubts(endedBefore: now.advanced(bySeconds: 1))
+        #expect(try journal.doubts(at: "a").map(\.id) == [write])
+    }
+
+    /// What it is to send may find that the request was carried out, however much later.
+    @Test func aWriteIsKnownAsLongAsItsFileHasARow() throws {
+        let (node, content) = try fixture.write("a")
+        let now = Timestamp.now()
+        for kind in [DoubtKind.write, .deletion] {
+            try journal.doubt(try #require(try journal.noteRequest(for: node, "a", kind)), until: now)
+        }
+        let later = now.advanced(bySeconds: 1)
+        try journal.forgetDoubts(endedBefore: later)
+        #expect(try journal.doubts(at: "a").map(\.kind) == [.write])
+        try journal.seal(node.id, try #require(node.generation).id, content: content, modified: nil)
+        _ = try journal.completeTransfer(try fixture.begin("a").id, version: fixture.new)
+        try journal.forgetDoubts(endedBefore: later)
+        #expect(try journal.doubts(at: "a").isEmpty)
+    }
+
+    @Test func thoseOfAFolderAreForgotten() throws {
+        let folder = try journal.createDirectory(at: "d", attributes: .directory(), remote: .absent)
+        let now = Timestamp.now()
+        for key: ObjectKey in ["d", "d/"] {
+            try journal.doubt(try #require(try journal.noteRequest(for: folder, key, .write)), until: now)
+        }
+        try journal.forgetDoubts(endedBefore: now.advanced(bySeconds: 1))
+        #expect(try journal.doubts(at: "d").isEmpty)
+    }
+}
