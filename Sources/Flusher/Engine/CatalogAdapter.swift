@@ -58,9 +58,11 @@ struct CatalogAdapter: CatalogSink {
         note(path) { () throws(DatabaseError) in try catalog.removedDirectory(path, at: .now()) }
     }
 
-    func found(_ path: ObjectKey, _ status: ObjectStatus?) {
+    func moment() -> CatalogToken? { try? catalog.token() }
+
+    func found(_ path: ObjectKey, _ status: ObjectStatus?, since moment: CatalogToken?) {
         note(path) { () throws(DatabaseError) in
-            let token = try catalog.token()
+            let token = if let moment { moment } else { try catalog.token() }
             guard let status else {
                 _ = try catalog.markAbsent(path, since: token, at: .now())
                 return

@@ -27,8 +27,17 @@ package protocol CatalogSink: Sendable {
     /// We deleted the marker of the folder at `path`.
     func removedDirectory(_ path: ObjectKey)
     /// A request showed what the remote has at `path`; nil: nothing.
-    func found(_ path: ObjectKey, _ status: ObjectStatus?)
+    ///
+    /// `moment`, from before the request where others may change the object meanwhile: what they noted since is newer.
+    func found(_ path: ObjectKey, _ status: ObjectStatus?, since moment: CatalogToken?)
+    /// The moment now; nil where nothing can be noted.
+    func moment() -> CatalogToken?
 
     /// What the remote was last seen to have at a path; nil when that is not known.
     func known(_ path: ObjectKey) -> CatalogEntry?
+}
+
+extension CatalogSink {
+    /// The same of a path that only the caller changes.
+    func found(_ path: ObjectKey, _ status: ObjectStatus?) { found(path, status, since: nil) }
 }

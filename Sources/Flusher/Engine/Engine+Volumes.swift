@@ -227,6 +227,7 @@ private struct NoCatalog: CatalogSink {
     func removed(_ path: ObjectKey) {}
     func committedDirectory(_ path: ObjectKey, attributes: FileAttributes, others: OtherMetadata) {}
     func removedDirectory(_ path: ObjectKey) {}
-    func found(_ path: ObjectKey, _ status: ObjectStatus?) {}
+    func found(_ path: ObjectKey, _ status: ObjectStatus?, since moment: CatalogToken?) {}
+    func moment() -> CatalogToken? { nil }
     func known(_ path: ObjectKey) -> CatalogEntry? { nil }
 }

@@ -43,8 +43,9 @@ extension RowWork {
         {
             return (version, metadata)
         }
+        let moment = session.catalog.moment()
         let found = try status(of: key)
-        session.catalog.found(key, found)
+        session.catalog.found(key, found, since: moment)
         guard let found else { return nil }
         return (found.version, found.metadata)
     }
