@@ -120,6 +120,13 @@ package struct FileContent: Sendable {
         return (key, version)
     }
 
+    /// The generation this is, and those that it shows all of and nothing else.
+    package var sameGenerations: [GenerationID] {
+        guard let generation else { return [] }
+        guard case .content(let older) = below, map.isPure(length: older.map.size) else { return [generation] }
+        return [generation] + older.sameGenerations
+    }
+
     /// Where all bytes of `range`, which lies within the file, come from; nil when ``segments(in:)`` has to tell.
     func onlySource(of range: ByteRange) -> Segment.Source? {
         if map.extents.isEmpty {

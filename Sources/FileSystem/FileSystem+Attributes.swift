@@ -10,11 +10,13 @@ internal import Platform
 extension FileSystem {
     /// Changes attributes, and the size and the time of access when given; returns what stat(2) tells afterwards.
     ///
-    /// Also without any change it is one of status, as chown(2) to the same owner is.
+    /// Also without any change it is one of status, as chown(2) to the same owner is. `isByHandle`: the size is set by an open
+    /// file (ftruncate(2)), whatever its name stands for by now.
     package func setAttributes(
         _ number: InodeNumber,
         _ changes: AttributeChanges,
         size: Int64?,
+        isByHandle: Bool = false,
         accessed: Timestamp? = nil
     ) throws(FileError) -> InodeStatus {
         try ensureWritable()
@@ -25,7 +27,11 @@ extension FileSystem {
             // To nothing it may be the rest of an open(2) with O_TRUNC, which counts as a change in any case.
             let isChange = size == 0 || inode.state.withLock { $0.content.map.size } != size
             // Cutting a file to the length it has counts as a change of content (POSIX), though nothing is sent for it.
-            if isChange { try truncate(inode, to: size) } else { changes.modified = changes.modified ?? .now() }
+            if isChange {
+                try truncate(inode, to: size, isByName: !isByHandle)
+            } else {
+                changes.modified = changes.modified ?? .now()
+            }
         }
         if changes != AttributeChanges() { try change(inode, to: changes) }
         inode.state.withLock { state in

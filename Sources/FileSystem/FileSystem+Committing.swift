@@ -125,7 +125,9 @@ extension FileSystem {
             guard state.content.generation == pending.generation, !state.isWritable, !state.isDetached else { return }
             if let row {
                 state.content.generation = row.generation?.id
-            } else if case .remote(let key, let version) = state.content.below {
+            } else if case .remote(let key, let version) = state.content.below,
+                pending.map.isPure(length: version.size)
+            {
                 state.node = nil
                 state.content = .remote(key, version)
             } else if case .content(let older) = state.content.below, pending.map.isPure(length: older.map.size) {

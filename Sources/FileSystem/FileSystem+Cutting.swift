@@ -13,12 +13,17 @@ extension FileSystem {
     /// Power loss brings back what was synced, or what it was cut to: to nothing, the synced bytes are set aside until
     /// the new content is safe; to a part, no more than that counts as synced from before the cut on, and it is synced
     /// before this returns.
-    /// `isOpening`: a handle that will write was opened with it.
-    func truncate(_ inode: Inode, to size: Int64, isOpening: Bool = false) throws(FileError) {
+    /// `isOpening`: a handle that will write was opened with it. `isByName`: nobody asked for it by a handle.
+    func truncate(
+        _ inode: Inode,
+        to size: Int64,
+        isOpening: Bool = false,
+        isByName: Bool
+    ) throws(FileError) {
         guard size <= Self.maximumSize else { throw .tooLarge }
         try load(inode)
         if size == 0 { try setAsideSynced(inode) }
-        let staging = try beginWrite(inode, replacing: size == 0)
+        let staging = try beginWrite(inode, replacing: size == 0, isByName: isByName)
         let cutsSynced: Bool
         do throws(FileError) {
             cutsSynced = try withRoom { () throws(FileError) in

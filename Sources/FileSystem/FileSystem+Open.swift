@@ -15,7 +15,7 @@ extension FileSystem {
         let handle = addHandle(inode, mode)
         do throws(FileError) {
             try load(inode)
-            if mode.isTruncating { try truncate(inode, to: 0, isOpening: true) }
+            if mode.isTruncating { try truncate(inode, to: 0, isOpening: true, isByName: true) }
             return handle
         } catch {
             release(handle)

@@ -209,9 +209,14 @@ extension FileSystem {
                 table.place(known, parent, name)
                 return known
             }
-            // The file may have got another row since: it is not to lose its name to what it was.
-            if !isNewest, let now = try? journal.node(at: node.path), now.sequence != node.sequence {
-                return inode(for: now, parent, name, isNewest: true)
+            // The file may have got another row since, or have been sent: it is not to lose its name to what it was.
+            if !isNewest, let now = try? presence(node.path) {
+                switch now {
+                case .row(let now) where now.sequence != node.sequence:
+                    return inode(for: now, parent, name, isNewest: true)
+                case .remote(let entry, let attributes?): return inode(for: entry, attributes, node.path, parent, name)
+                default: break
+                }
             }
             let inode = table.make(kind, node.attributes)
             inode.show(node)
@@ -314,13 +319,15 @@ extension FileSystem {
     /// An entry with the generation of ours that made it, where the catalog has forgotten that: it may be lost at any
     /// moment, and who has the file open knows its content by that generation alone.
     func recognized(_ entry: CatalogEntry, by inode: Inode) throws(FileError) -> CatalogEntry {
-        guard entry.kind == .file, let version = entry.version,
-            let own = inode.state.withLock({ $0.content.generation }), !entry.isMade(by: own.value),
-            let arrival = try translating({ try journal.arrival(of: own) }),
-            arrival.key == entry.path, arrival.version.isSame(as: version)
-        else { return entry }
-        var entry = entry
-        entry.earlierGenerations.append(own.value)
+        guard entry.kind == .file, let version = entry.version else { return entry }
+        for own in inode.state.withLock({ $0.content.sameGenerations }) where !entry.isMade(by: own.value) {
+            guard let arrival = try translating({ try journal.arrival(of: own) }), arrival.key == entry.path,
+                arrival.version.isSame(as: version)
+            else { continue }
+            var entry = entry
+            entry.earlierGenerations.append(own.value)
+            return entry
+        }
         return entry
     }
 
@@ -441,7 +448,7 @@ extension Inode.State {
 
     fileprivate func isLineage(of entry: CatalogEntry) -> Bool {
         guard let version = entry.version else { return false }
-        if let generation = content.generation, entry.isMade(by: generation.value) { return true }
+        if content.sameGenerations.contains(where: { entry.isMade(by: $0.value) }) { return true }
         if let target, let known = entry.target { return content.generation == nil && target == known }
         // Also where a row has gone again that came to want nothing but what the remote has.
         return content.wholeRemote?.version.isSame(as: version) ?? false

@@ -37,6 +37,9 @@ extension FileSystem {
             self.watch = watch
             self.share = share
         }
+
+        /// Whether the file shows something else by now than what was copied.
+        var isOutdated: Bool { watch.hasChanged.load(ordering: .acquiring) }
     }
 
     /// How many bytes are copied between two looks whether anybody still waits for it.
@@ -92,11 +95,12 @@ extension FileSystem {
 
     /// The folder and the path of the name that a file has, or had before others took it.
     private func oldPlace(of inode: Inode) -> (folder: Inode, path: ObjectKey)? {
-        let place = inode.state.withLock { $0.supersededAt }
-        let old = place.flatMap { place in table.path(of: place.folder)?.appending(place.name) }
-        guard let path = place == nil ? table.path(of: inode.number) : old,
-            let folder = table.inode(at: path.parent), folder.kind == .directory
-        else { return nil }
+        var path = table.path(of: inode.number)
+        // A name that it has got since counts for more than the one that it has lost.
+        if path == nil, let place = inode.state.withLock({ $0.supersededAt }) {
+            path = table.path(of: place.folder)?.appending(place.name)
+        }
+        guard let path, let folder = table.inode(at: path.parent), folder.kind == .directory else { return nil }
         return (folder, path)
     }
 
@@ -178,9 +182,7 @@ extension FileSystem {
         _ inode: Inode,
         _ whole: WholeCopy
     ) throws(FileError) -> (node: JournalNode, oldPlace: Inode.SupersededPlace) {
-        guard !whole.watch.hasChanged.load(ordering: .acquiring), let (folder, path) = oldPlace(of: inode) else {
-            throw .stale
-        }
+        guard !whole.isOutdated, let (folder, path) = oldPlace(of: inode) else { throw .stale }
         let attributes = inode.state.withLock { $0.attributes }
         let now = Timestamp.now()
         let (isFree, met) = try others(at: path)

@@ -67,10 +67,13 @@ extension FileSystem {
     /// Makes a file's content writable and counts a write; the caller counts it off.
     ///
     /// `replacing`: nothing of what it holds is to stay. `mayWait`: for room, where a copy of all of it has to be made first.
+    /// `isByName`: it is to be changed for its name, and not for a handle: where others have that, `.stale` has the kernel
+    /// look the name up anew.
     func beginWrite(
         _ inode: Inode,
         replacing: Bool = false,
-        mayWait: Bool = true
+        mayWait: Bool = true,
+        isByName: Bool = false
     ) throws(FileError) -> StagingFile {
         var whole: WholeCopy?
         defer { if whole != nil { endSeparating(inode) } }
@@ -91,9 +94,16 @@ extension FileSystem {
                     try withRoom { () throws(FileError) in try makeWritable(inode, replacing, whole) }
                 }
             } catch {
-                guard case .stale = error, attempt < Self.maximumLooks, whole == nil else { throw error }
+                guard case .stale = error, attempt < Self.maximumLooks else { throw error }
+                if let made = whole {
+                    // It was made of what the file has become something else than meanwhile.
+                    guard made.isOutdated else { throw error }
+                    whole = nil
+                    endSeparating(inode)
+                }
                 // As for reads: what it showed may have been uploaded, or have got another row, just now.
                 if try lookAnew(at: inode) { continue }
+                guard !isByName else { throw error }
                 // Others have its name.
                 whole = try copyWhole(inode, replacing, mayWait: mayWait)
             }

@@ -21,6 +21,7 @@ extension Operations {
                     number,
                     Operations.changes(attributes.pointee, wanted: wanted),
                     size: wanted & FUSE_SET_ATTR_SIZE != 0 ? Int64(attributes.pointee.st_size) : nil,
+                    isByHandle: info != nil,
                     accessed: Operations.time(
                         attributes.pointee.st_atim,
                         isGiven: wanted & FUSE_SET_ATTR_ATIME != 0,

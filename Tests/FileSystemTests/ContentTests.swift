@@ -328,4 +328,18 @@ import Testing
         volume.files.remoteBecameReachable()
         #expect(try volume.content("a") == big)
     }
+
+    @Test func aContentIsTheSameAsOneThatItShowsAllOf() {
+        let older = FileContent(generation: GenerationID(1), map: ContentMap(size: 4))
+        func over(_ map: ContentMap) -> [GenerationID] {
+            FileContent(generation: GenerationID(2), map: map, below: .content(older)).sameGenerations
+        }
+        #expect(older.sameGenerations == [GenerationID(1)])
+        #expect(over(ContentMap(size: 4, underlayLength: 4)) == [GenerationID(2), GenerationID(1)])
+        #expect(over(ContentMap(size: 3, underlayLength: 3)) == [GenerationID(2)])
+        #expect(over(ContentMap(size: 5, underlayLength: 4)) == [GenerationID(2)])
+        let extents = ExtentSet(ByteRange(0, 1))
+        #expect(over(ContentMap(size: 4, extents: extents, underlayLength: 4)) == [GenerationID(2)])
+        #expect(FileContent.empty.sameGenerations.isEmpty)
+    }
 }

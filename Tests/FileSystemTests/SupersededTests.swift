@@ -177,4 +177,42 @@ import Testing
         #expect(try volume.journal.conflicts().isEmpty)
         try volume.close(handle)
     }
+
+    /// The kernel looks a name up anew that turns out to be another's, and what is to be cut then is theirs.
+    @Test func whatIsChangedByItsNameIsNotCopied() throws {
+        let handle = try superseded("a")
+        let number = handle.inode.number
+        #expect(throws: FileError.stale) { try volume.files.setAttributes(number, AttributeChanges(), size: 0) }
+        #expect(throws: FileError.stale) {
+            try volume.files.open(number, OpenMode(isReadable: false, isWritable: true, isTruncating: true))
+        }
+        #expect(try volume.journal.conflicts().isEmpty)
+        _ = try volume.files.setAttributes(number, AttributeChanges(), size: 0, isByHandle: true)
+        try volume.close(handle)
+        let copy = try #require(try volume.journal.conflicts().first).copy
+        #expect(try volume.content(copy.string).isEmpty && volume.content("a") == [9, 9])
+    }
+
+    /// Its row was moved aside by who sends it, and others have taken that name, too.
+    @Test func theNameThatItHasCountsForMoreThanTheOneThatItHad() throws {
+        volume.store.set("a", old)
+        let handle = try volume.open("a", write: true)
+        _ = try volume.files.setAttributes(handle.inode.number, AttributeChanges(), size: 0, isByHandle: true)
+        try volume.write(handle, [7, 2, 3], at: 0)
+        try volume.files.flush(handle)
+        volume.store.set("a", [9, 9])
+        let theirs = try #require(volume.store.version(of: "a"))
+        let row = try #require(try volume.journal.node(at: ObjectKey("a")))
+        let moved = try volume.journal.moveToConflict(row, copy: ObjectKey("copy"), remote: theirs)
+        #expect(try volume.content("a") == [9, 9])
+        #expect(try volume.content("copy") == [7, 2, 3])
+        try volume.upload(try #require(moved), [7, 2, 3])
+        volume.store.set("copy", [5])
+        #expect(try Set(volume.names("")) == ["a", "copy"])
+        try volume.write(handle, [8], at: 1)
+        try volume.close(handle)
+        let last = try #require(try volume.journal.conflicts().last)
+        #expect(last.path == ObjectKey("copy"))
+        #expect(try volume.content(last.copy.string) == [7, 8, 3] && volume.content("copy") == [5])
+    }
 }
