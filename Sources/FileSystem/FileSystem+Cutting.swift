@@ -21,6 +21,7 @@ extension FileSystem {
         isByName: Bool
     ) throws(FileError) {
         guard size <= Self.maximumSize else { throw .tooLarge }
+        if isByName, try isMovedAside(inode) { throw .stale }
         try load(inode)
         if size == 0 { try setAsideSynced(inode) }
         let staging = try beginWrite(inode, replacing: size == 0, isByName: isByName)

@@ -359,6 +359,8 @@ extension Inode {
     func follows(_ node: JournalNode) -> Bool {
         state.withLock { state in
             guard !state.isDetached, kind == .directory || state.isLineage(of: node) else { return false }
+            // Read before what is written now was begun.
+            if state.isBeingWritten, node.generation?.id != state.content.generation { return true }
             state.isLocalOnly = node.isLocalOnly
             let isOwn = state.node == node.id
             state.node = node.id
@@ -376,6 +378,8 @@ extension Inode {
     func follows(_ entry: CatalogEntry, _ attributes: FileAttributes, _ path: ObjectKey) -> Bool {
         state.withLock { state in
             guard !state.isDetached, kind == .directory || state.isLineage(of: entry) else { return false }
+            // What is written now has a row: the entry was looked for before that was made.
+            if state.isBeingWritten { return true }
             state.isLocalOnly = false
             state.node = nil
             // The root's own attributes live in memory only.
@@ -407,6 +411,9 @@ extension Inode {
 extension Inode.State {
     /// While the file is open or being cut, or has changes not recorded, this side knows its content best.
     fileprivate var isBusy: Bool { handles > 0 || isWritable || activeWrites > 0 || revision != recorded }
+
+    /// The journal has an unsealed generation of it, which nobody takes away but its close.
+    fileprivate var isBeingWritten: Bool { isWritable || activeWrites > 0 }
 
     /// Whether this side has closed the content of this reading of the row, or a later one: it knows more than the
     /// reading, which may be of before.

@@ -113,6 +113,17 @@ extension FileSystem {
         return try knowing(place.folder, place.path.name, body)
     }
 
+    /// Whether a file's row has become a conflict copy, and nobody has looked its old name up since.
+    func isMovedAside(_ inode: Inode) throws(FileError) -> Bool {
+        guard inode.linkedFile.load(ordering: .relaxed) == 0 else { return false }
+        return try namespace.shared { () throws(FileError) in
+            guard let id = inode.state.withLock({ $0.node }), let row = try translating({ try journal.node(id) }),
+                row.conflictOf != nil
+            else { return false }
+            return row.path != table.path(of: inode.number)
+        }
+    }
+
     private func isHere(_ segment: FileContent.Segment) -> Bool {
         switch segment.source {
         case .staging, .zeros: true

@@ -28,6 +28,16 @@ import Testing
         return handle
     }
 
+    /// A file of the remote that was written anew and is open still.
+    private func written(_ path: String) throws -> FileHandle {
+        volume.store.set(path, old)
+        let handle = try volume.open(path, write: true)
+        _ = try volume.files.setAttributes(handle.inode.number, AttributeChanges(), size: 0, isByHandle: true)
+        try volume.write(handle, [7, 2, 3], at: 0)
+        try volume.files.flush(handle)
+        return handle
+    }
+
     /// Begins a change that comes to nothing: the copy is there until the file is closed.
     private func touchCopy(_ handle: FileHandle) throws -> ObjectKey {
         try volume.files.change(handle, ByteRange(0, 100), .allocate(keepingSize: true))
@@ -195,13 +205,8 @@ import Testing
 
     /// Its row was moved aside by who sends it, and others have taken that name, too.
     @Test func theNameThatItHasCountsForMoreThanTheOneThatItHad() throws {
-        volume.store.set("a", old)
-        let handle = try volume.open("a", write: true)
-        _ = try volume.files.setAttributes(handle.inode.number, AttributeChanges(), size: 0, isByHandle: true)
-        try volume.write(handle, [7, 2, 3], at: 0)
-        try volume.files.flush(handle)
-        volume.store.set("a", [9, 9])
-        let theirs = try #require(volume.store.version(of: "a"))
+        let handle = try written("a")
+        let theirs = volume.store.set("a", [9, 9])
         let row = try #require(try volume.journal.node(at: ObjectKey("a")))
         let moved = try volume.journal.moveToConflict(row, copy: ObjectKey("copy"), remote: theirs)
         #expect(try volume.content("a") == [9, 9])
@@ -214,5 +219,16 @@ import Testing
         let last = try #require(try volume.journal.conflicts().last)
         #expect(last.path == ObjectKey("copy"))
         #expect(try volume.content(last.copy.string) == [7, 8, 3] && volume.content("copy") == [5])
+    }
+
+    /// The kernel still knows it by the name that it had before who sends it met theirs.
+    @Test func whatIsCutByANameThatItHadIsTheirs() throws {
+        let handle = try written("a")
+        let theirs = volume.store.set("a", [9, 9])
+        let row = try #require(try volume.journal.node(at: ObjectKey("a")))
+        _ = try volume.journal.moveToConflict(row, copy: ObjectKey("copy"), remote: theirs)
+        let number = handle.inode.number
+        #expect(throws: FileError.stale) { try volume.files.setAttributes(number, AttributeChanges(), size: 0) }
+        #expect(try volume.content("copy") == [7, 2, 3] && volume.content("a") == [9, 9])
     }
 }

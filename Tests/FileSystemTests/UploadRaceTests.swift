@@ -3,13 +3,14 @@
 
 import Base
 import Catalog
-import FileSystem
 import Glibc
 import Journal
 import ObjectStore
 import Platform
 import TestSupport
 import Testing
+
+@testable import FileSystem
 
 /// A file that is changed and read while each state of it is uploaded by another process, as fast as both can.
 @Suite struct UploadRaceTests {
@@ -54,6 +55,49 @@ import Testing
         #expect(try volume.read(handle, ByteRange(0, 3)) == [1, 9, 3])
         try volume.close(handle)
         #expect(try volume.content("a") == [1, 9, 3])
+    }
+
+    /// Who looks at a name has read what there was before somebody began to write, and takes that in only now.
+    @Test(arguments: [false, true]) func aLookFromBeforeAWriteDoesNotTouchWhatIsWritten(isOfRow: Bool) throws {
+        let volume = try Volume(metadataAge: 100)
+        volume.store.set("a", [1, 2, 3], mode: 0o100_600)
+        let path = ObjectKey("a")
+        let number = try volume.number("a")
+        let permissions = AttributeChanges(permissions: 0o640)
+        if isOfRow { _ = try volume.files.setAttributes(number, permissions, size: nil) }
+        let row = try volume.journal.node(at: path)
+        if let row { try volume.sendAttributes(row) }
+        _ = try volume.number("a")
+        let entry = try #require(try volume.catalog.entry(path))
+        let handle = try volume.open("a", write: true)
+        let attributes = handle.inode.state.withLock { $0.attributes }
+        _ = try volume.files.write(handle, ByteRange(1, 2)) { descriptor in
+            // It is open for changes, and shows what it showed.
+            #expect(row.map { handle.inode.follows($0) } ?? handle.inode.follows(entry, attributes, path))
+            return [UInt8(9)].withUnsafeBytes { pwrite(descriptor, $0.baseAddress, 1, 1) }
+        }
+        try volume.close(handle)
+        let written = try #require(try volume.journal.node(at: path))
+        #expect(!written.isOpen && written.generation?.content.extents == ExtentSet(ByteRange(1, 2)))
+        #expect(try volume.content("a") == [1, 9, 3])
+    }
+}
+
+extension Volume {
+    /// Ends a row that wants other attributes only, as a copy of the object onto itself does: its version stays.
+    fileprivate func sendAttributes(_ row: JournalNode) throws {
+        try journal.synchronizeSealed()
+        let transfer = try #require(try journal.beginTransfer(of: row, method: .copy))
+        let version = try #require(store.version(of: row.path.string))
+        store.setMode(of: row.path.string, row.attributes.mode)
+        try catalog.committed(
+            row.path,
+            version: version,
+            metadata: ObjectMetadata(mode: row.attributes.mode, uid: 5, gid: 6, modified: row.attributes.modified),
+            generation: row.generation?.id.value,
+            at: .now()
+        )
+        _ = try journal.completeTransfer(transfer.id, version: version)
     }
 }
 
