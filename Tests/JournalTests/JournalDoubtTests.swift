@@ -40,6 +40,33 @@ import Testing
         #expect(try journal.doubts(at: "a").isEmpty)
     }
 
+    /// Once something newer was made there, it is gone, if it was carried out at all.
+    @Test func whatWasReplacedIsForgottenThoughItsFileHasARow() throws {
+        try fixture.save("a")
+        let transfer = try fixture.begin("a")
+        let now = Timestamp.now()
+        try journal.doubt(transfer, tag: "older", until: now)
+        let node = try journal.beginWriting(at: "a", remote: .absent)
+        _ = try journal.completeTransfer(transfer.id, version: fixture.new)
+        let known = try journal.doubts(at: "a")
+        #expect(known.map(\.size) == [transfer.size] && known.map(\.isReplaced) == [true])
+        // As long as it may be carried out it is known all the same.
+        try journal.forgetDoubts(endedBefore: now.advanced(bySeconds: -1))
+        #expect(try journal.doubts(at: "a").count == 1)
+        try journal.forgetDoubts(endedBefore: now.advanced(bySeconds: 1))
+        #expect(try journal.doubts(at: "a").isEmpty && journal.node(node.id) != nil)
+    }
+
+    @Test func notMoreThanSomeAreKnown() throws {
+        let (node, _) = try fixture.write("a")
+        let now = Timestamp.now()
+        var requests: [DoubtID] = []
+        for _ in 0..<20 { requests.append(try #require(try journal.noteRequest(for: node, "a", .write))) }
+        for request in requests { try journal.doubt(request, until: now) }
+        try journal.forgetDoubts(endedBefore: now.advanced(bySeconds: 1))
+        #expect(try journal.doubts(at: "a").map(\.id) == Array(requests.suffix(16)))
+    }
+
     @Test func thoseOfAFolderAreForgotten() throws {
         let folder = try journal.createDirectory(at: "d", attributes: .directory(), remote: .absent)
         let now = Timestamp.now()

@@ -80,8 +80,9 @@ extension RowWork {
             try rebaseOnItself(transfer, node, source, target)
             return true
         }
+        let moment = session.catalog.moment()
         let found = try status(of: source.key)
-        session.catalog.found(source.key, found)
+        if let moment { session.catalog.found(source.key, found, since: moment) }
         // Whoever read it may have it.
         guard let found else { return false }
         guard try isUnchanged(found, transfer, node, source) else { return true }

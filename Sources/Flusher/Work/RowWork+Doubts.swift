@@ -151,7 +151,9 @@ extension RowWork {
         let doubts = try doubts(at: node.path)
         for doubt in doubts where isInTheWay(doubt, of: node) {
             let isOnly = doubts.count { $0.key == doubt.key } == 1
-            if isOnly, try isCarriedOut(doubt, node) { throw .changed }
+            // Of several one may be to come yet, and what is over is not forgotten without a look.
+            let isOver = doubt.endsAt.map { $0 <= .now() } ?? false
+            if isOnly || isOver, try isCarriedOut(doubt, node) { throw .changed }
             let left = try end(doubt)
             if left > 0 { throw .later(min(pause(left), 1), "a request whose answer was lost may undo it yet") }
         }

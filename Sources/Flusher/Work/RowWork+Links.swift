@@ -45,7 +45,7 @@ extension RowWork {
         }
         let moment = session.catalog.moment()
         let found = try status(of: key)
-        session.catalog.found(key, found, since: moment)
+        if let moment { session.catalog.found(key, found, since: moment) }
         guard let found else { return nil }
         return (found.version, found.metadata)
     }

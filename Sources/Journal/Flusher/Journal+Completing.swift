@@ -43,6 +43,7 @@ extension Journal {
                 throw JournalError(.notFound, "journal: transfer \(id) is gone")
             }
             try tables.delete(transfer)
+            try tables.noteReplaced(at: transfer.key)
             try tables.rebaseShowing(transfer, version)
             let owner = try tables.node(transfer.node)
             if let owner, owner.path != transfer.key { try tables.sentBeforeMove(owner, transfer, version) }

@@ -90,19 +90,14 @@ extension Journal {
         }
     }
 
-    /// Forgets what was in doubt until `now`, but for the writes to a path that has a row and is no folder: a tombstone still
-    /// has to look after them, and what is sent there later may find their object, which is then no other writer's.
+    /// Forgets what was in doubt until `now`, but for the writes to a path that has a row and is no folder, and where nothing was
+    /// made since: a tombstone still has to look after them, and what is sent there later may find their object, which is then
+    /// no other writer's.
     package func forgetDoubts(endedBefore now: Timestamp) throws(JournalError) {
-        let hasAny = try read { tables throws(JournalError) in
-            try tables.connection.exists("SELECT 1 FROM doubt WHERE ends_at <= ? LIMIT 1", [.time(now)])
-        }
-        guard hasAny else { return }
+        let ended = try read { tables throws(JournalError) in try tables.doubtsToForget(endedBefore: now) }
+        guard !ended.isEmpty else { return }
         try write { tables throws(JournalError) in
-            for doubt in try tables.doubts("WHERE ends_at <= ?", [.time(now)]) {
-                let row = try tables.node(at: doubt.key.withoutMarkerSlash)
-                if doubt.kind == .write, let row, row.kind != .directory { continue }
-                try tables.removeDoubt(doubt.id)
-            }
+            for id in try tables.doubtsToForget(endedBefore: now) { try tables.removeDoubt(id) }
         }
     }
 }

@@ -48,6 +48,10 @@ extension Tables {
     /// Forgets what a generation had become: it is about to be changed.
     func forgetArrival(of generation: GenerationID) throws(JournalError) {
         try connection.run("DELETE FROM released WHERE generation = ?", [.integer(-generation.value)])
+        try connection.run(
+            "UPDATE released SET key = NULL, tag = NULL, size = NULL, modified = NULL WHERE generation = ?",
+            [.integer(generation.value)]
+        )
     }
 
     /// Contents that became an object have become its copy, which takes its place.

@@ -22,11 +22,38 @@ extension Tables {
                 key: row.key(1),
                 kind: kind,
                 tag: row.optionalText(3),
-                size: row.integer(4),
-                endsAt: row.optionalTime(5)
+                size: row.integer(4) < 0 ? ~row.integer(4) : row.integer(4),
+                endsAt: row.optionalTime(5),
+                isReplaced: row.integer(4) < 0
             )
         }
     }
+
+    /// Notes that something newer is at a key: what writes in doubt there have made is gone, if they were carried out.
+    func noteReplaced(at key: ObjectKey) throws(JournalError) {
+        try connection.run("UPDATE doubt SET size = ~size WHERE key = ? AND kind = 0 AND size >= 0", [.key(key)])
+    }
+
+    /// The writes that were in doubt until `now`, and the deletions, which nobody needs to know of any more.
+    func doubtsToForget(endedBefore now: Timestamp) throws(JournalError) -> [DoubtID] {
+        var kept: [ObjectKey: Int] = [:]
+        var result: [DoubtID] = []
+        for doubt in try doubts("WHERE ends_at <= ? ORDER BY id DESC", [.time(now)]) {
+            let row = doubt.kind == .write ? try node(at: doubt.key.withoutMarkerSlash) : nil
+            // A tombstone looks after all of them, until it ends by itself.
+            if row?.isTombstone ?? false { continue }
+            let isWanted = row != nil && row?.kind != .directory && !doubt.isReplaced
+            guard isWanted, kept[doubt.key, default: 0] < Self.mostEndedDoubts else {
+                result.append(doubt.id)
+                continue
+            }
+            kept[doubt.key, default: 0] += 1
+        }
+        return result
+    }
+
+    /// How many writes to a path are known that are in doubt no more.
+    private static let mostEndedDoubts = 16
 
     func insertDoubt(
         _ key: ObjectKey,

@@ -26,4 +26,6 @@ package struct Doubt: Hashable, Sendable {
     package let size: Int64
     /// When the request can be alive no more; nil while its answer is waited for.
     package let endsAt: Timestamp?
+    /// Something newer was made at the key since: it is known for as long as it may be carried out, and no longer.
+    package let isReplaced: Bool
 }
