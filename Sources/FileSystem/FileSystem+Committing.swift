@@ -106,7 +106,9 @@ extension FileSystem {
             // Not sealed after all: the bytes are in staging, the next close tries again.
             if pending.seals {
                 committer.decided(inode.number)
-                inode.state.withLock { $0.isWritable = true }
+                inode.state.withLock { state in
+                    if state.content.generation == pending.generation { state.isWritable = true }
+                }
                 noteUnfinished(inode)
             }
             throw .journal(error)

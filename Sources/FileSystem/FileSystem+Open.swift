@@ -183,8 +183,11 @@ extension FileSystem {
             case .absent, .link: return false
             case .row(let node):
                 guard node.inodeKind == inode.kind, inode.follows(node), let generation = node.generation,
-                    let content = try content(of: generation.id)
+                    var content = try content(of: generation.id)
                 else { return false }
+                if !generation.isSealed, content.staging == nil {
+                    content.staging = try staging(of: generation.id, creating: true)
+                }
                 return inode.replace(content, isWritable: !generation.isSealed && content.staging != nil)
             case .remote(let entry, let attributes):
                 let attributes = attributes ?? inode.state.withLock { $0.attributes }
@@ -223,6 +226,8 @@ extension Inode {
     fileprivate func replace(_ content: FileContent, isWritable: Bool) -> Bool {
         state.withLock { state in
             guard state.revision == state.recorded, state.activeWrites == 0 else { return false }
+            // Read before what is written now was begun.
+            if state.isWritable, !isWritable || content.generation != state.content.generation { return true }
             state.content = content
             state.isLoaded = true
             state.isWritable = isWritable

@@ -368,6 +368,7 @@ extension Inode {
                 if !isOwn || !state.isAsNew(as: node) { state.show(node) }
             } else if !isOwn {
                 // A row over the remote version that this shows: by a move, or a change of attributes.
+                state.attributes = node.attributes
                 state.content.generation = node.generation?.id ?? state.content.generation
             }
             return true

@@ -83,6 +83,38 @@ import Testing
     }
 }
 
+extension UploadRaceTests {
+    /// The same of attributes: what the file did not know any more was left out of the next change of them.
+    @Test func aLookFromBeforeAChangeOfAttributesDoesNotUndoIt() throws {
+        let volume = try Volume(metadataAge: 100)
+        volume.store.set("a", [1, 2, 3], mode: 0o100_600)
+        let number = try volume.number("a")
+        let entry = try #require(try volume.catalog.entry(ObjectKey("a")))
+        let handle = try volume.open("a", write: false)
+        let attributes = handle.inode.state.withLock { $0.attributes }
+        for name in ["user.x", "user.y"] {
+            try volume.files.setExtendedAttribute(number, ObjectKey(name), [1])
+            #expect(handle.inode.follows(entry, attributes, ObjectKey("a")))
+        }
+        #expect(try volume.number("a") == number)
+        let names = try volume.files.extendedAttributes(number, caller: Caller(uid: 0, gid: 0, umask: 0))
+        #expect(Set(names) == [ObjectKey("user.x"), ObjectKey("user.y")])
+        try volume.close(handle)
+    }
+
+    /// What was opened for changes is complete once it is closed, also where nothing was changed, and others replaced the rest.
+    @Test func whatIsLookedAtAnewStaysOpenForChanges() throws {
+        let volume = try Volume(metadataAge: 100)
+        volume.store.set("a", [1, 2, 3], mode: 0o100_600)
+        let handle = try volume.open("a", write: true)
+        try volume.files.change(handle, ByteRange(0, 3), .allocate(keepingSize: true))
+        #expect(try volume.files.reload(handle.inode))
+        #expect(handle.inode.state.withLock { $0.isWritable })
+        try volume.close(handle)
+        #expect(try volume.journal.node(at: ObjectKey("a")) == nil)
+    }
+}
+
 extension Volume {
     /// Ends a row that wants other attributes only, as a copy of the object onto itself does: its version stays.
     fileprivate func sendAttributes(_ row: JournalNode) throws {
