@@ -57,6 +57,21 @@ import Testing
         #expect(try journal.doubts(at: "a").isEmpty && journal.node(node.id) != nil)
     }
 
+    /// It was to make the first object there, and may do so after the newer one was taken away.
+    @Test func aRemovalBringsBackWhatWasReplaced() throws {
+        try fixture.save("a")
+        let transfer = try fixture.begin("a")
+        let now = Timestamp.now()
+        try journal.doubt(transfer, tag: "older", until: now)
+        _ = try journal.completeTransfer(transfer.id, version: fixture.new)
+        try journal.remove(at: "a", remote: .file(fixture.new, .file()))
+        try journal.completeObjectRemoval(at: "a")
+        _ = try fixture.write("a")
+        try journal.forgetDoubts(endedBefore: now.advanced(bySeconds: 1))
+        let known = try journal.doubts(at: "a")
+        #expect(known.map(\.size) == [transfer.size] && known.map(\.isReplaced) == [false])
+    }
+
     @Test func notMoreThanSomeAreKnown() throws {
         let (node, _) = try fixture.write("a")
         let now = Timestamp.now()

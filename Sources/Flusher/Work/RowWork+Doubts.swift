@@ -49,7 +49,7 @@ extension RowWork {
 
     /// Takes in that an object is what a request in doubt was to make; false when it is not.
     func seeDoubt(_ key: ObjectKey, _ found: ObjectStatus) throws(WorkFailure) -> Bool {
-        let doubts = try doubts(at: key).filter { $0.key == key && $0.kind == .write }
+        let doubts = try doubts(at: key).filter { $0.key == key && $0.kind == .write && !($0.isReplaced && $0.isOver) }
         guard let doubt = doubts.first(where: { $0.isShown(by: found) }) else { return false }
         _ = try journal { (journal) throws(JournalError) in
             try journal.completeDoubt(doubt, version: found.version)
@@ -152,8 +152,7 @@ extension RowWork {
         for doubt in doubts where isInTheWay(doubt, of: node) {
             let isOnly = doubts.count { $0.key == doubt.key } == 1
             // Of several one may be to come yet, and what is over is not forgotten without a look.
-            let isOver = doubt.endsAt.map { $0 <= .now() } ?? false
-            if isOnly || isOver, try isCarriedOut(doubt, node) { throw .changed }
+            if isOnly || doubt.isOver, try isCarriedOut(doubt, node) { throw .changed }
             let left = try end(doubt)
             if left > 0 { throw .later(min(pause(left), 1), "a request whose answer was lost may undo it yet") }
         }
@@ -203,6 +202,9 @@ extension RowWork {
 }
 
 extension Doubt {
+    /// Whether the request can be carried out no more.
+    fileprivate var isOver: Bool { endsAt.map { $0 <= .now() } ?? false }
+
     /// Whether an object is what the request was to make.
     fileprivate func isShown(by found: ObjectStatus) -> Bool {
         guard let tag, found.version.size == size else { return false }

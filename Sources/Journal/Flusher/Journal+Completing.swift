@@ -61,7 +61,7 @@ extension Journal {
         at key: ObjectKey,
         request: DoubtID? = nil
     ) throws(JournalError) -> Completion {
-        try observe(key, request) { node in node.base = .absent }
+        try observe(key, request, isRemoval: true) { node in node.base = .absent }
     }
 
     /// Ends a row that only watched over a path where nothing shall be, unless it has something to take away by now.
@@ -152,9 +152,11 @@ extension Journal {
     private func observe(
         _ path: ObjectKey,
         _ request: DoubtID?,
+        isRemoval: Bool = false,
         _ note: (inout JournalNode) -> Void
     ) throws(JournalError) -> Completion {
         try write { tables throws(JournalError) in
+            if isRemoval { try tables.noteRemoved(at: path) }
             if let request { try tables.removeDoubt(request) }
             guard var node = try tables.node(at: path) else { return .unclaimed }
             note(&node)

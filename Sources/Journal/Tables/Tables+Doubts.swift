@@ -34,6 +34,11 @@ extension Tables {
         try connection.run("UPDATE doubt SET size = ~size WHERE key = ? AND kind = 0 AND size >= 0", [.key(key)])
     }
 
+    /// Notes that nothing is at a key any more: a write that was to make the first object there may do so now.
+    func noteRemoved(at key: ObjectKey) throws(JournalError) {
+        try connection.run("UPDATE doubt SET size = ~size WHERE key = ? AND kind = 0 AND size < 0", [.key(key)])
+    }
+
     /// The writes that were in doubt until `now`, and the deletions, which nobody needs to know of any more.
     func doubtsToForget(endedBefore now: Timestamp) throws(JournalError) -> [DoubtID] {
         var kept: [ObjectKey: Int] = [:]
