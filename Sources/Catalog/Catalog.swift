@@ -111,9 +111,9 @@ package final class Catalog: Sendable {
 
     /// A new file for a damaged one, a store in memory when the file cannot be used; throws what is not the disk's fault.
     private func fallback(from failed: CatalogStore, _ error: DatabaseError) throws(DatabaseError) -> CatalogStore {
-        guard !failed.isInMemory, error.isOfDisk else { throw error }
+        guard !failed.isInMemory, error.isOfDisk || error.isOfAnotherFile else { throw error }
         let isDeleted = error.kind != .full && !failed.isStillAt(path)
-        if isDeleted || error.kind == .corrupt { return startAnew(after: failed, error) }
+        if isDeleted || error.kind == .corrupt || error.isOfAnotherFile { return startAnew(after: failed, error) }
         let memory = try CatalogStore(inMemoryBecause: error, epoch: failed.epoch + 1)
         return state.withLock { state in
             if state.store === failed {
@@ -141,4 +141,9 @@ package final class Catalog: Sendable {
 extension DatabaseError {
     /// Whether the file is at fault, which need not be: what it holds can be learned anew.
     fileprivate var isOfDisk: Bool { [.full, .io, .readOnly, .corrupt].contains(kind) }
+
+    /// Whether there is no such table, as in a file of which a part was deleted: what was written last was in the other part.
+    ///
+    /// SQLite says that with SQLITE_ERROR, and nothing else of statements that never change.
+    fileprivate var isOfAnotherFile: Bool { kind == .other && code & 0xFF == 1 }
 }

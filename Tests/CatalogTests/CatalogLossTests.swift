@@ -35,6 +35,24 @@ import Testing
         #expect(try catalog.store(answer, since: catalog.token()))
     }
 
+    /// As when only a part of the files was deleted, and with it what made the tables.
+    @Test func aFileWithoutItsTablesIsBegunAnew() throws {
+        defer { _ = rmdir(directory) }
+        defer { Self.removeFiles(in: directory) }
+        let catalog = try Catalog(directory: directory)
+        let answer = CatalogEntry(path: ObjectKey("a"), kind: .file, version: version("1"), checkedAt: time)
+        #expect(try catalog.store(answer, since: catalog.token()))
+        let epoch = catalog.epoch
+        let other = try Database(path: directory + "/catalog.sqlite")
+        _ = try other.write { connection throws(DatabaseError) in
+            try connection.run("ALTER TABLE folder RENAME TO gone")
+        }
+        #expect(try catalog.entry(ObjectKey("a")) == nil)
+        #expect(catalog.epoch != epoch && !catalog.isInMemory)
+        #expect(try catalog.store(answer, since: catalog.token()))
+        #expect(try catalog.entry(ObjectKey("a")) != nil)
+    }
+
     /// What one has committed is there for the other, unless that one sees that its catalog is another one since.
     @Test func noCommitIsMissingInAListingThatCounts() throws {
         defer { _ = rmdir(directory) }
