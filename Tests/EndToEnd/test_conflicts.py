@@ -283,3 +283,34 @@ def test_edits_of_two_instances_are_both_kept(make_instance, proxy, server, clie
         mount.instance.flush()
     found = bodies(client)
     assert found == {"notes.txt": b"first", conflict_key(found): b"second"}
+
+
+@pytest.mark.parametrize("is_sent", [True, False])
+@pytest.mark.parametrize("by", ["open", "truncate"])
+def test_what_is_cut_by_a_name_that_others_took_is_theirs(instance, proxy, client, by, is_sent):
+    """The kernel still takes the name for the file that became a conflict copy, and has it looked up anew."""
+    client.put_object(Bucket="bucket", Key="a", Body=b"base")
+    instance.configure(quiet_period="10m", kernel_age="60s", metadata_age="60s")
+    mount = instance.mount("s3://bucket")
+    write_file(mount / "a", b"our edit")
+    number = os.stat(mount / "a").st_ino
+    client.put_object(Bucket="bucket", Key="a", Body=b"theirs, which is longer")
+    held = None if is_sent else proxy.rule("hold", method="PUT", path="conflict")
+    instance.run("uploads", "now", mount / "a")
+    wait_until(lambda: instance.conflicts() == 1, 20, "the conflict")
+    if held:
+        held.wait()
+    else:
+        instance.flush()
+    assert os.stat(mount / "a").st_ino == number, "the kernel has looked already: the test proves nothing"
+    if by == "open":
+        write_file(mount / "a", b"new")
+    else:
+        os.truncate(mount / "a", 6)
+    if held:
+        held.release()
+    instance.flush()
+    found = bodies(client)
+    copies = [key for key in found if "conflict" in key]
+    assert len(copies) == 1 and found[copies[0]] == b"our edit"
+    assert found["a"] == (b"new" if by == "open" else b"theirs")

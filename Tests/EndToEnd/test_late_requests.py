@@ -86,7 +86,7 @@ def test_an_older_version_that_came_while_the_file_was_open_is_no_others(instanc
         proxy.zero()
         instance.kill_flusher()
         # The next one looks after the upload that nobody wants any more.
-        instance.run("uploads", "now", check=False)
+        instance.run("uploads", "now", "--all")
         wait_until(lambda: proxy.requests("HEAD object", "/bucket/a"), 20, "a look at what came of it")
         held.release()
         assert delivered(proxy, "PUT object") == 200
@@ -106,7 +106,7 @@ def test_a_late_deletion_does_not_take_what_was_made_again(instance, proxy, clie
     instance.kill_flusher()
     write_file(mount / "a", b"content")
     # The next flusher starts, and would send the file, which the deletion would then take for the one it is about.
-    instance.run("uploads", "now", check=False)
+    instance.run("uploads", "now", "--all")
     time.sleep(1)
     held.release()
     assert delivered(proxy, "DELETE object") == 204
@@ -146,7 +146,7 @@ def test_older_attributes_that_come_late_do_not_stay(instance, proxy, client):
     instance.kill_flusher()
     os.chmod(mount / "a", 0o640)
     # The next flusher starts, and would send the newer ones, which the older would then replace.
-    instance.run("uploads", "now", check=False)
+    instance.run("uploads", "now", "--all")
     time.sleep(1)
     held.release()
     wait_until(lambda: mode_of(client, "a") == 0o600, 20, "the held request to be carried out")
@@ -190,7 +190,7 @@ def test_what_was_in_the_way_may_be_gone_when_the_refusal_is_heard(instance, pro
     wait_until(lambda: "d" in all_keys(client, "bucket"), 20, "the held request to be carried out")
     os.mkdir(mount / "d")
     write_file(mount / "d/a", b"file")
-    instance.run("uploads", "now", check=False)
+    instance.run("uploads", "now", "--all")
     refusal.wait()
     look.release()
     wait_until(lambda: set(all_keys(client, "bucket")) == {"d/"}, 20, "the object to be taken away")

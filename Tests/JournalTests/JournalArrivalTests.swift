@@ -20,6 +20,12 @@ import Testing
         return try #require(transfer.generation)
     }
 
+    /// Moves the object `a` to `b`.
+    private func move() throws {
+        let source = RemoteState.file(fixture.new, .file())
+        _ = try journal.rename(from: "a", to: "b", sourceRemote: source, targetRemote: .absent)
+    }
+
     @Test func theObjectOfAContentIsKnownBeforeAndAfterItsFileIsGone() throws {
         #expect(try journal.arrival(of: GenerationID(1)) == nil)
         let generation = try send("a")
@@ -38,12 +44,7 @@ import Testing
     @Test func aCopyTakesThePlaceOfItsSource() throws {
         let generation = try send("a")
         _ = try journal.releaseGenerations()
-        _ = try journal.rename(
-            from: "a",
-            to: "b",
-            sourceRemote: .file(fixture.new, .file()),
-            targetRemote: .absent
-        )
+        try move()
         let transfer = try fixture.begin("b")
         _ = try journal.completeTransfer(transfer.id, version: .tagged("copy", fixture.new.size))
         let arrival = try #require(try journal.arrival(of: generation))
@@ -71,12 +72,7 @@ import Testing
 
     @Test func whatIsWrittenToSinceIsNoCopy() throws {
         let generation = try send("a")
-        _ = try journal.rename(
-            from: "a",
-            to: "b",
-            sourceRemote: .file(fixture.new, .file()),
-            targetRemote: .absent
-        )
+        try move()
         let transfer = try fixture.begin("b")
         let copy = try #require(transfer.generation)
         try journal.hydrated(copy, [ByteRange(0, transfer.size)])
