@@ -29,12 +29,33 @@ package final class SharedBandwidth: @unchecked Sendable {
         // A page that is not on the disk yet would end the process when it finds no room there (SIGBUS).
         let result = posix_fallocate(file.raw, 0, off_t(Self.size))
         guard result == 0 else { throw SystemError.make(result, "fallocate", path) }
+        try Self.load(file)
         numbers = try Self.map(file.raw, MAP_SHARED)
         length = Self.size
+        // So that the page is not given up and asked for anew. Where that is not allowed it may be.
+        _ = mlock(numbers, Self.size)
         if moorage_atomic_load(numbers) != Self.form {
             for index in 1..<8 { moorage_atomic_store(numbers + index, 0) }
             moorage_atomic_store(numbers, Self.form)
         }
+    }
+
+    /// Has the kernel hold the file's page: one that the disk does not give would end the process when touched (SIGBUS).
+    ///
+    /// The file is begun anew then, which costs no more than what was taken just now.
+    private static func load(_ file: borrowing FileDescriptor) throws(SystemError) {
+        var page = [UInt8](repeating: 0, count: size)
+        var failure: SystemError?
+        page.withUnsafeMutableBytes { buffer in
+            do throws(SystemError) { _ = try file.read(into: buffer, at: 0) } catch { failure = error }
+        }
+        guard failure != nil else { return }
+        failure = nil
+        page = [UInt8](repeating: 0, count: size)
+        page.withUnsafeBytes { buffer in
+            do throws(SystemError) { try file.write(buffer, at: 0) } catch { failure = error }
+        }
+        if let failure { throw failure }
     }
 
     /// For this process alone.

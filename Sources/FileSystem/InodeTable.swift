@@ -25,7 +25,7 @@ final class InodeTable: Sendable {
         /// nil for the root and for what was removed or replaced.
         var place: Place?
         /// The other names of a file with several; the path is made of the first one, `place`.
-        var links: [Place] = []
+        var links: Set<Place> = []
         /// How often the kernel was told of it and has not forgotten yet.
         var lookups: UInt64
         /// Records below it, whose paths need it.
@@ -120,7 +120,7 @@ final class InodeTable: Sendable {
             guard let record = state.records[inode.number], record.place != place else { return }
             if record.links.contains(place) {
                 // Another name becomes the first one.
-                state.records[inode.number]?.links.removeAll { $0 == place }
+                state.records[inode.number]?.links.remove(place)
             } else {
                 Self.displace(place, &state)
                 state.places[place] = inode.number
@@ -144,7 +144,7 @@ final class InodeTable: Sendable {
             // What stood there may have been the last that kept it.
             guard state.records[inode.number] != nil else { return false }
             state.places[place] = inode.number
-            state.records[inode.number]?.links.append(place)
+            state.records[inode.number]?.links.insert(place)
             state.records[parent]?.children += 1
             return true
         }
@@ -246,8 +246,8 @@ final class InodeTable: Sendable {
         state.places[new] = number
         if state.records[number]?.place == old {
             state.records[number]?.place = new
-        } else if let index = state.records[number]?.links.firstIndex(of: old) {
-            state.records[number]?.links[index] = new
+        } else if state.records[number]?.links.remove(old) != nil {
+            state.records[number]?.links.insert(new)
         }
         state.records[new.parent]?.children += 1
         state.records[old.parent]?.children -= 1
@@ -266,7 +266,7 @@ final class InodeTable: Sendable {
     var allNamed: [(inode: Inode, parent: InodeNumber, name: ObjectKey)] {
         state.withLock { state in
             state.records.values.flatMap { record in
-                (record.links + (record.place.map { [$0] } ?? [])).map { (record.inode, $0.parent, $0.name) }
+                (Array(record.links) + (record.place.map { [$0] } ?? [])).map { (record.inode, $0.parent, $0.name) }
             }
         }
     }
@@ -279,7 +279,7 @@ final class InodeTable: Sendable {
         if state.records[number]?.place == place {
             state.records[number]?.place = nil
         } else {
-            state.records[number]?.links.removeAll { $0 == place }
+            state.records[number]?.links.remove(place)
         }
         state.records[place.parent]?.children -= 1
         collect(number, &state)

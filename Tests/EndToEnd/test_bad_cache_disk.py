@@ -2,13 +2,14 @@
 # Copyright the Moorage authors
 """The disk of the cache fails to read or to write for a while, below its file system: nobody reads a wrong byte, or an error."""
 
+import contextlib
 import os
 import random
 
 import pytest
 
 from harness.bad_disk import BadDisk, bad_disk_needs
-from harness.processes import wait_until
+from harness.processes import run, wait_until
 from harness.settings import scaled
 from harness.trees import random_bytes, read_here_and_there, write_file
 
@@ -20,11 +21,15 @@ pytestmark = [
 
 
 def forget_pages(disk):
-    """What the kernel has of the disk's files, and of the disk, is to come from below."""
-    os.sync()
+    """What the kernel has of the disk's files, and of the disk, is to come from below.
+
+    No sync(2), which waits for the disks of other tests, that fail meanwhile."""
+    run(["sync", "-f", disk.path], check=False)
     paths = [os.path.join(base, name) for base, _, names in os.walk(disk.path) for name in names]
     for path in [*paths, disk.image]:
         descriptor = os.open(path, os.O_RDONLY)
+        with contextlib.suppress(OSError):  # Of an earlier failure.
+            os.fsync(descriptor)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(descriptor)
 

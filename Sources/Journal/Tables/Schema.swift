@@ -5,7 +5,7 @@
 enum Schema {
     static let migrations = [
         first, leftovers, doubts, failedSyncs, devices, compositions, extended, metVersions, checksums,
-        deferrals, fileSettings, links, closes,
+        deferrals, fileSettings, links, closes, firstNames,
     ].map { compact($0) }
 
     // SQLite keeps this text on the first page of the file: where it spills onto another one, damage to that page too
@@ -201,6 +201,9 @@ enum Schema {
 
     // No table is another one; but a version before would take the files away that the close log tells of.
     private static let closes = "INSERT OR REPLACE INTO meta VALUES ('closes', '')"
+
+    // With thousands of names the first one is found without a look at each.
+    private static let firstNames = "DROP INDEX lf; CREATE INDEX l ON link (file, first)"
 
     private static let extended = "ALTER TABLE node ADD COLUMN xattr TEXT"
 }
