@@ -52,6 +52,8 @@ def test_files_are_read_past_a_disk_that_fails(kind, call, rate, error, server, 
         forget_pages(disk)
         disk.fail()
         read_here_and_there(mount, contents, choice.random(), 60, 200_000)
+        if rate < 1:
+            run(["sync", "-f", disk.path], check=False)
         written = f"written {round}"
         contents[written] = random_bytes(seed - round, 700_000)
         write_file(mount / written, contents[written])
