@@ -122,14 +122,18 @@ extension Catalog {
         }
     }
 
-    /// How many objects listings had that are not shown, and the folders with most of them; nil: there is no catalog.
+    /// How many objects listings had that are not shown, and the folders with most of them; nil: there is no catalog, or
+    /// none to be believed.
     ///
     /// For a program beside the mount: nothing is changed, also when the file is damaged.
     package static func hidden(
         inDirectory directory: String,
+        marks: String? = nil,
         folders limit: Int
     ) throws(DatabaseError) -> (count: Int, folders: [ObjectKey])? {
-        let path = "\(directory)/catalog.sqlite"
+        let files = CatalogFiles(directory: directory, marks: marks)
+        let path = files.path
+        guard !files.areDistrusted else { return nil }
         guard let status = try? FileStatus.of(path), status.isRegularFile else { return nil }
         return try Database(path: path, options: .init(isReadOnly: true)).snapshot { connection throws(DatabaseError) in
             let count = try connection.first("SELECT COALESCE(SUM(hidden), 0) FROM folder") { Int($0.integer(0)) }

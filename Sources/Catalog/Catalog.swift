@@ -11,7 +11,7 @@ internal import Synchronization
 /// The mount writes what it lists and looks up, the flusher what it commits. Any
 /// thread may call; every method is one transaction. When the file was deleted or damaged a
 /// new one is begun. While the disk is full or fails the catalog is kept in
-/// memory and the file is deleted: it lacks what one of the two learned since.
+/// memory and the file is deleted, or marked: it lacks what one of the two learned since.
 package final class Catalog: Sendable {
     private struct State: Sendable {
         var store: CatalogStore
@@ -20,20 +20,27 @@ package final class Catalog: Sendable {
     }
 
     private static let retryInterval = 10.0
-    private let path: String
+    private let files: CatalogFiles
     private let state: Lock<State>
     private let committed = Atomic<Int>(0)
 
     /// Opens `catalog.sqlite` in a volume's cache directory, creating both; a damaged or newer file is replaced.
-    package init(directory: String) throws(DatabaseError) {
-        path = "\(directory)/catalog.sqlite"
+    ///
+    /// `marks` is the folder, the same for all processes, where `catalog.distrusted` tells of a file that is out of date
+    /// and could not be deleted: on another disk, if possible. `unlink` is for tests.
+    package init(
+        directory: String,
+        marks: String? = nil,
+        unlink: (@Sendable (String) -> Void)? = nil
+    ) throws(DatabaseError) {
+        files = CatalogFiles(directory: directory, marks: marks, unlink: unlink)
         let store: CatalogStore
         do throws(DatabaseError) {
-            store = try CatalogStore(path: path, epoch: 0)
+            store = try CatalogStore(files, epoch: 0)
         } catch {
             guard error.isOfDisk else { throw error }
             store = try CatalogStore(inMemoryBecause: error, epoch: 0)
-            CatalogStore.remove(path)
+            files.disown()
         }
         state = Lock(State(store: store, retryAt: monotonicSeconds() + Self.retryInterval))
     }
@@ -72,52 +79,58 @@ package final class Catalog: Sendable {
         defer { committed.wrappingAdd(1, ordering: .sequentiallyConsistent) }
         do throws(DatabaseError) {
             let result = try store.write(body)
-            if store.isInMemory { CatalogStore.remove(path) }
+            if store.isInMemory, files.mayExist { files.disown() }
             return result
         } catch {
             return try fallback(from: store, error).write(body)
         }
     }
 
-    /// The store to use now: the file when it is still the one at the path, else a new one, else memory.
+    /// The store to use now: the file when it is still the one at the path and believed, else a new one, else memory.
     private func current() -> CatalogStore {
         // The look at the file is outside the lock: many threads come here at once.
         let store = state.withLock { $0.store }
-        if !store.isInMemory, store.isStillAt(path) { return store }
+        if !store.isInMemory, store.isCurrent(files) { return store }
         return state.withLock { state in
             if state.store.isInMemory {
                 guard monotonicSeconds() >= state.retryAt else { return state.store }
-            } else if state.store.isStillAt(path) {
+            } else if state.store.isCurrent(files) {
                 return state.store
             }
-            if !state.store.isInMemory { Log.notice("catalog", "\(path) was deleted; going on with a new one") }
-            state.store.giveUp(path)
+            if !state.store.isInMemory {
+                let reason = files.areDistrusted ? "lacks what another process has learned" : "was deleted"
+                Log.notice("catalog", "\(files.path) \(reason); going on with a new one")
+            }
+            state.store.giveUp(files)
             state.retryAt = monotonicSeconds() + Self.retryInterval
-            state.store = Self.replacement(for: state.store, at: path)
+            state.store = Self.replacement(for: state.store, at: files)
             return state.store
         }
     }
 
-    private static func replacement(for old: CatalogStore, at path: String) -> CatalogStore {
+    private static func replacement(for old: CatalogStore, at files: CatalogFiles) -> CatalogStore {
         do throws(DatabaseError) {
-            let store = try CatalogStore(path: path, epoch: old.epoch + 1)
+            let store = try CatalogStore(files, epoch: old.epoch + 1)
             // What was learned in memory meanwhile is newer than the file.
             if old.isInMemory { try store.write { entries throws(DatabaseError) in try entries.clear() } }
             return store
         } catch {
-            return old.isInMemory ? old : (try? CatalogStore(inMemoryBecause: error, epoch: old.epoch + 1)) ?? old
+            guard !old.isInMemory else { return old }
+            guard let memory = try? CatalogStore(inMemoryBecause: error, epoch: old.epoch + 1) else { return old }
+            files.disown()
+            return memory
         }
     }
 
     /// A new file for a damaged one, a store in memory when the file cannot be used; throws what is not the disk's fault.
     private func fallback(from failed: CatalogStore, _ error: DatabaseError) throws(DatabaseError) -> CatalogStore {
         guard !failed.isInMemory, error.isOfDisk || error.isOfAnotherFile else { throw error }
-        let isDeleted = error.kind != .full && !failed.isStillAt(path)
+        let isDeleted = error.kind != .full && !failed.isCurrent(files)
         if isDeleted || error.kind == .corrupt || error.isOfAnotherFile { return startAnew(after: failed, error) }
         let memory = try CatalogStore(inMemoryBecause: error, epoch: failed.epoch + 1)
         return state.withLock { state in
             if state.store === failed {
-                CatalogStore.remove(path)
+                files.disown()
                 state.store = memory
                 state.retryAt = monotonicSeconds() + Self.retryInterval
             }
@@ -130,9 +143,9 @@ package final class Catalog: Sendable {
         state.withLock { state in
             guard state.store === failed else { return state.store }
             Log.warning("catalog", "starting anew: \(error)")
-            failed.giveUp(path)
+            failed.giveUp(files)
             state.retryAt = monotonicSeconds() + Self.retryInterval
-            state.store = Self.replacement(for: failed, at: path)
+            state.store = Self.replacement(for: failed, at: files)
             return state.store
         }
     }

@@ -27,9 +27,10 @@ final class CatalogStore: Sendable {
 
     var isInMemory: Bool { identity == nil }
 
-    /// Opens the file, creating it and its folder; a damaged or newer file is replaced.
-    init(path: String, epoch: Int) throws(DatabaseError) {
-        let opened = try Self.openWhole(path)
+    /// Opens the file, creating it and its folder; a damaged or newer file is replaced, and one that is marked.
+    init(_ files: CatalogFiles, epoch: Int) throws(DatabaseError) {
+        try files.settle()
+        let opened = try Self.openWhole(files)
         (writer, reader, identity) = (opened.writer, opened.reader, opened.identity)
         self.epoch = epoch
     }
@@ -38,13 +39,13 @@ final class CatalogStore: Sendable {
     private static let attempts = 8
     private static let patience = 2.0
 
-    private static func openWhole(_ path: String) throws(DatabaseError) -> Opened {
+    private static func openWhole(_ files: CatalogFiles) throws(DatabaseError) -> Opened {
         let end = monotonicSeconds() + patience
         for attempt in 1...attempts {
             do throws(DatabaseError) {
-                if let opened = try openOrReplace(path) { return opened }
+                if let opened = try openOrReplace(files) { return opened }
                 // Within a process an index without a name would be shared by all who open the file later.
-                if identity(of: path) == nil { remove(path) }
+                if files.identity == nil { files.remove() }
             } catch {
                 // What is deleted or made anew at the wrong moment is told as an I/O error, as locked or as no database.
                 let isOfDisk = [.full, .readOnly, .newerFormat].contains(error.kind)
@@ -52,38 +53,38 @@ final class CatalogStore: Sendable {
             }
             usleep(UInt32(1000 * attempt))
         }
-        throw DatabaseError(.io, "\(path): its files are deleted again and again")
+        throw DatabaseError(.io, "\(files.path): its files are deleted again and again")
     }
 
-    private static func openOrReplace(_ path: String) throws(DatabaseError) -> Opened? {
+    private static func openOrReplace(_ files: CatalogFiles) throws(DatabaseError) -> Opened? {
         do throws(SystemError) {
-            try Files.makeDirectories(Files.parent(of: path))
+            try Files.makeDirectories(Files.parent(of: files.path))
         } catch {
             throw DatabaseError(error.code == ENOSPC ? .full : .io, error.description)
         }
         do throws(DatabaseError) {
-            return try open(path)
+            return try open(files)
         } catch {
-            guard isUseless(path, error) else { throw error }
+            guard isUseless(files.path, error) else { throw error }
             Log.notice("catalog", "starting anew: \(error)")
-            remove(path)
-            return try open(path)
+            files.remove()
+            return try open(files)
         }
     }
 
     /// nil when the files were replaced meanwhile, so that the two connections may have different ones.
-    private static func open(_ path: String) throws(DatabaseError) -> Opened? {
-        let writer = try Database(path: path, options: options, migrations: migrations)
-        guard let before = identity(of: path) else { return nil }
+    private static func open(_ files: CatalogFiles) throws(DatabaseError) -> Opened? {
+        let writer = try Database(path: files.path, options: options, migrations: migrations)
+        guard let before = files.identity else { return nil }
         let reader: Database
         do throws(DatabaseError) {
-            reader = try Database(path: path, options: options)
+            reader = try Database(path: files.path, options: options)
             guard try doShare(writer, reader) else { return nil }
         } catch {
-            guard before == identity(of: path) else { return nil }
+            guard before == files.identity else { return nil }
             throw error
         }
-        return before == identity(of: path) ? Opened(writer: writer, reader: reader, identity: before) : nil
+        return before == files.identity ? Opened(writer: writer, reader: reader, identity: before) : nil
     }
 
     /// Whether one connection sees what the other one commits.
@@ -111,11 +112,6 @@ final class CatalogStore: Sendable {
         }
     }
 
-    /// Deletes the file; who has it open keeps it, without the name.
-    static func remove(_ path: String) {
-        for suffix in ["", "-wal", "-shm"] { _ = unlink(path + suffix) }
-    }
-
     /// An empty catalog in memory, because the file cannot be used for now.
     init(inMemoryBecause error: DatabaseError, epoch: Int) throws(DatabaseError) {
         Log.warning("catalog", "kept in memory for now: \(error)")
@@ -125,15 +121,18 @@ final class CatalogStore: Sendable {
         self.epoch = epoch
     }
 
-    /// Whether the open files are those that have the names: deleting the cache takes only the names.
-    func isStillAt(_ path: String) -> Bool {
-        identity == Self.identity(of: path)
+    /// Whether the open files are those that have the names, which is all that deleting the cache takes, and no mark says
+    /// that they are out of date.
+    ///
+    /// The mark is looked for each time: who made it may have the journal forget right after it what the files lack.
+    func isCurrent(_ files: CatalogFiles) -> Bool {
+        identity == files.identity && !files.areDistrusted
     }
 
     /// Takes the name from the open file, if it still has it: what its log held is lost.
-    func giveUp(_ path: String) {
-        guard let identity, let status = try? FileStatus.of(path) else { return }
-        if Array(identity.prefix(2)) == [status.device, status.inode] { Self.remove(path) }
+    func giveUp(_ files: CatalogFiles) {
+        guard let identity, let status = try? FileStatus.of(files.path) else { return }
+        if Array(identity.prefix(2)) == [status.device, status.inode] { files.remove() }
     }
 
     func read<Result>(_ body: (Entries) throws(DatabaseError) -> Result) throws(DatabaseError) -> Result {
@@ -142,16 +141,6 @@ final class CatalogStore: Sendable {
 
     func write<Result>(_ body: (Entries) throws(DatabaseError) -> Result) throws(DatabaseError) -> Result {
         try writer.write { connection throws(DatabaseError) in try body(Entries(connection: connection, epoch: epoch)) }
-    }
-
-    /// nil when one of them is not there.
-    private static func identity(of path: String) -> [UInt64]? {
-        var identity: [UInt64] = []
-        for suffix in ["", "-wal", "-shm"] {
-            guard let status = try? FileStatus.of(path + suffix) else { return nil }
-            identity += [status.device, status.inode]
-        }
-        return identity
     }
 
     private static let options = Database.Options(durability: .none, cacheSize: 8192)

@@ -20,9 +20,9 @@ enum VolumeExamination {
     private static let namedFolders = 5
 
     private static func hidden(_ volume: VolumeDescription, _ instance: Instance) -> [Finding] {
-        let cache = instance.directories.places(of: volume).cache
+        let places = instance.directories.places(of: volume)
         do {
-            let found = try Catalog.hidden(inDirectory: cache, folders: namedFolders)
+            let found = try Catalog.hidden(inDirectory: places.cache, marks: places.state, folders: namedFolders)
             guard let found, found.count > 0 else { return [] }
             let names = found.folders.map { "/\($0.string)" }.joined(separator: ", ")
             let text =

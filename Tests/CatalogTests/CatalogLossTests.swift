@@ -7,6 +7,7 @@ import Database
 import Glibc
 import ObjectStore
 import Platform
+import TestSupport
 import Testing
 
 /// A catalog whose files somebody deletes while the mount and the flusher have it open.
@@ -51,6 +52,62 @@ import Testing
         #expect(catalog.epoch != epoch && !catalog.isInMemory)
         #expect(try catalog.store(answer, since: catalog.token()))
         #expect(try catalog.entry(ObjectKey("a")) != nil)
+    }
+
+    /// As on a file system that can only be read since its disk has failed.
+    @Test func aFileThatCanBeNeitherWrittenNorDeletedIsBelievedByNobody() throws {
+        let place = try FailingPlace()
+        defer { place.end() }
+        let (mount, flusher, path) = (try place.catalog(), try place.catalog(), ObjectKey("sent"))
+        try listAsEmpty(mount)
+        #expect(try mount.look(at: path).isMissing && flusher.look(at: path).isMissing)
+        place.failToWrite()
+        place.deletesNothing.update { $0 = true }
+        try flusher.committed(path, version: version("1"), metadata: nil, generation: 1, at: time)
+        #expect(try flusher.isInMemory && flusher.entry(path) != nil)
+        #expect(try FileStatus.of(place.mark)?.mode == S_IFREG | 0o600)
+        #expect(try !mount.look(at: path).isMissing && mount.isInMemory)
+        #expect(try Catalog.hidden(inDirectory: place.cache, marks: place.state, folders: 1) == nil)
+        place.disk.fail(nil)
+        let early = try place.catalog()
+        #expect(try !early.look(at: path).isMissing && early.isInMemory, "nothing can be deleted yet")
+        place.deletesNothing.update { $0 = false }
+        let (late, other) = (try place.catalog(), try place.catalog())
+        #expect(try !late.look(at: path).isMissing && !late.isInMemory)
+        #expect(try FileStatus.of(place.mark) == nil)
+        try listAsEmpty(late)
+        #expect(try other.look(at: path).isMissing && !other.isInMemory, "the new file is believed")
+    }
+
+    /// One that another process has begun since the first one was deleted.
+    @Test func aNewFileThatCannotBeDeletedIsMarkedAsWell() throws {
+        let place = try FailingPlace()
+        defer { place.end() }
+        let (mount, flusher) = (try place.catalog(), try place.catalog())
+        place.failToWrite()
+        try flusher.committed(ObjectKey("a"), version: version("1"), metadata: nil, generation: 1, at: time)
+        #expect(try FileStatus.of(place.mark) == nil, "it was deleted")
+        place.disk.fail(nil)
+        try listAsEmpty(mount)
+        #expect(try mount.look(at: ObjectKey("b")).isMissing && !mount.isInMemory)
+        place.deletesNothing.update { $0 = true }
+        try flusher.committed(ObjectKey("b"), version: version("1"), metadata: nil, generation: 2, at: time)
+        #expect(try !mount.look(at: ObjectKey("b")).isMissing)
+    }
+
+    /// A new file beside it would be deleted by whoever comes next.
+    @Test func noFileIsBegunBesideAMarkThatStays() throws {
+        let place = try FailingPlace()
+        defer { place.end() }
+        try #require(mkdir(place.mark, 0o700) == 0)
+        #expect(try place.catalog().isInMemory)
+        #expect(try FileStatus.of(place.cache + "/catalog.sqlite") == nil)
+        try #require(rmdir(place.mark) == 0)
+        #expect(try !place.catalog().isInMemory)
+    }
+
+    private func listAsEmpty(_ catalog: Catalog) throws {
+        try catalog.finishListing(of: .root, catalog.beginListing(), ListingSummary(), at: time)
     }
 
     /// What one has committed is there for the other, unless that one sees that its catalog is another one since.
@@ -106,5 +163,36 @@ import Testing
         }
         let found = try mount.entry(path)
         return mount.epoch == epoch ? .some(found) : nil
+    }
+}
+
+/// A cache whose disk fails to write, and whose file system deletes nothing, when it is told so, and a folder for marks.
+private struct FailingPlace {
+    let cache = "/tmp/moorage-catalog-\(Randomness.hexadecimal(bytes: 8))"
+    let disk: DatabaseDisk
+    let deletesNothing = Monitor(false)
+    var state: String { cache + "-state" }
+    var mark: String { state + "/catalog.distrusted" }
+
+    init() throws {
+        try Files.makeDirectories(cache)
+        disk = try DatabaseDisk(folder: cache)
+        try Files.makeDirectories(state)
+    }
+
+    func catalog() throws -> Catalog {
+        try Catalog(directory: cache, marks: state) { [deletesNothing] path in
+            if !deletesNothing.inspect({ $0 }) { _ = unlink(path) }
+        }
+    }
+
+    func failToWrite() { disk.fail { $0.kind == .write ? EROFS : 0 } }
+
+    func end() {
+        disk.end()
+        for folder in [cache, state] {
+            for name in (try? Files.names(in: folder)) ?? [] { _ = unlink("\(folder)/\(name.string)") }
+            _ = rmdir(folder)
+        }
     }
 }

@@ -36,7 +36,7 @@ struct MountProcess {
         let note = try check(remote, wasKnown: wasKnown)
         let journal = try openJournal(places)
         do {
-            let catalog = try Catalog(directory: places.cache)
+            let catalog = try Catalog(directory: places.cache, marks: places.state)
             if remote.store is HTTPStore { try catalog.forgetWeakVersions(prefix: HTTPStore.weakTagPrefix) }
             let cache = BlockCache(options: cacheOptions(places), source: remote)
             (remote.store as? HTTPStore)?.tellOfDisk { [weak cache] in cache?.noteWholeFile($0) }

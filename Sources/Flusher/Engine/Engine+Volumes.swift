@@ -126,7 +126,7 @@ extension Engine {
 
     private func openCatalog(_ places: VolumePlaces) -> any CatalogSink {
         do throws(DatabaseError) {
-            return CatalogAdapter(catalog: try Catalog(directory: places.cache))
+            return CatalogAdapter(catalog: try Catalog(directory: places.cache, marks: places.state))
         } catch {
             Log.warning("flusher", "no catalog in \(places.cache): \(error)")
             return NoCatalog()
