@@ -249,6 +249,29 @@ def test_a_conflict_leaves_both(mount, instance, client):
     wait_until(lambda: read(mount / "g") == b"theirs")
 
 
+@pytest.mark.parametrize("change", ["rename", "unlink"])
+def test_attributes_on_their_way_when_the_first_name_moves_reach_the_others(mount, instance, proxy, client, change):
+    """The server's tags are made of the bytes: they do not tell that the copies are older."""
+    write_file(mount / "f", b"first")
+    for name in ("g", "h"):
+        os.link(mount / "f", mount / name)
+    instance.flush()
+    sent = proxy.rule("hold-response", method="PUT", path="/bucket/f", field="x-amz-copy-source")
+    os.chmod(mount / "f", 0o750)
+    sent.wait()
+    if change == "rename":
+        os.rename(mount / "f", mount / "e")
+    else:
+        os.unlink(mount / "f")
+    sent.release()
+    instance.flush()
+    names = sorted(os.listdir(mount.path))
+    assert names == (["e", "g", "h"] if change == "rename" else ["g", "h"]) and is_one(mount, *names)
+    assert sorted(all_keys(client, "bucket")) == names
+    modes = {key: client.head_object(Bucket="bucket", Key=key)["Metadata"]["mode"] for key in names}
+    assert set(modes.values()) == {str(stat.S_IFREG | 0o750)}, modes
+
+
 def test_where_the_server_cannot_copy(mount, instance, proxy, client):
     body = "<Error><Code>NotImplemented</Code></Error>"
     refused = proxy.rule("respond", method="PUT", field="x-amz-copy-source", times="all", status=501, body=body)

@@ -8,24 +8,24 @@ import Testing
 
 /// Files with several names, each with an object of its own.
 @Suite struct JournalLinkTests {
-    private let fixture: Fixture
-    private var journal: Journal { fixture.journal }
+    let fixture: Fixture
+    var journal: Journal { fixture.journal }
     private let copied = ObjectVersion.tagged("copied", 10)
 
     init() throws { fixture = try Fixture() }
 
-    private func link(_ source: ObjectKey, _ target: ObjectKey, _ remote: RemoteState = .absent) throws {
+    func link(_ source: ObjectKey, _ target: ObjectKey, _ remote: RemoteState = .absent) throws {
         _ = try journal.link(source, to: target, attributes: .file(), sourceRemote: remote, targetRemote: .absent)
     }
 
     /// Two names of a file that is at the remote by the first, and copied to the other.
-    private func linkRemote(_ source: ObjectKey, _ target: ObjectKey) throws {
+    func linkRemote(_ source: ObjectKey, _ target: ObjectKey) throws {
         try link(source, target, fixture.remoteFile)
         #expect(try journal.copyLink(fixture.row(target), from: source, fixture.old, .file()) != nil)
         #expect(try arrive(target, copied, .copy) == .settled)
     }
 
-    private func arrive(
+    func arrive(
         _ path: ObjectKey,
         _ version: ObjectVersion,
         _ method: TransferProtocol = .put

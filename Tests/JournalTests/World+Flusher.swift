@@ -132,7 +132,8 @@ extension World {
     }
 
     private func complete(_ transfer: Transfer, _ version: ObjectVersion) throws {
-        let completion = try journal.completeTransfer(transfer.id, version: version)
+        let hasAttributes = objects[transfer.key]?.attributes == sent[transfer.id]?.attributes
+        let completion = try journal.completeTransfer(transfer.id, version: version, hasAttributes: hasAttributes)
         note("complete \(transfer.key) \(completion)")
         note("completed-\(String(describing: completion).prefix { $0 != "(" })")
         landed[transfer.id] = nil
@@ -201,8 +202,13 @@ extension World {
             content = try sentContent(transfer)
         }
         note("land \(transfer.key)")
-        let version = newVersion(content.count)
-        guard let attributes = sent[transfer.id]?.attributes else { throw Failure("\(transfer.key): no attributes") }
+        let version = newVersion(content)
+        guard var attributes = sent[transfer.id]?.attributes else { throw Failure("\(transfer.key): no attributes") }
+        if transfer.method == .put, random.chance(10) {
+            // What comes to pass is an earlier request for the same bytes.
+            note("land-other")
+            attributes.modified = Timestamp(seconds: tick())
+        }
         objects[transfer.key] = Object(version: version, content: content, attributes: attributes)
         landed[transfer.id] = version
     }

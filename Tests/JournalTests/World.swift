@@ -56,6 +56,8 @@ final class World {
     /// Folder markers being put.
     var puttingMarkers: [JournalNode] = []
     var versions = 0
+    /// The remote's tags are made of the bytes, as those of most servers: new attributes do not change them.
+    let hasTagsOfBytes: Bool
     var clock: Int64 = 100
     /// How long the log was when a file with checksums was opened again.
     var durableLog: Int64 = 0
@@ -68,6 +70,7 @@ final class World {
     init(seed: UInt64) throws {
         scratch = try Scratch()
         random = SeededGenerator(seed: seed)
+        hasTagsOfBytes = seed % 2 == 0
         journal = try Journal.recovering(directory: scratch.path, boot: "one").journal
         populate()
     }
@@ -81,6 +84,7 @@ final class World {
         markers = other.markers
         trace = other.trace
         versions = other.versions
+        hasTagsOfBytes = other.hasTagsOfBytes
         clock = other.clock
     }
 
@@ -89,7 +93,7 @@ final class World {
             let key = ObjectKey(path)
             let content = bytes(random.below(20))
             let attributes = FileAttributes.file(0o600, at: tick())
-            objects[key] = Object(version: newVersion(content.count), content: content, attributes: attributes)
+            objects[key] = Object(version: newVersion(content), content: content, attributes: attributes)
             model[key] = .file(content, attributes)
             for folder in ancestors(of: key) { model[folder] = .directory(defaultDirectory) }
         }
@@ -112,9 +116,10 @@ final class World {
         return clock
     }
 
-    func newVersion(_ size: Int) -> ObjectVersion {
+    func newVersion(_ content: [UInt8]) -> ObjectVersion {
         versions += 1
-        return .tagged("v\(versions)", Int64(size))
+        let tag = hasTagsOfBytes ? content.map { String($0, radix: 16) }.joined(separator: ".") : "v\(versions)"
+        return .tagged(tag, Int64(content.count))
     }
 
     /// A byte that nobody writes: what stands in a file for bytes that power loss tore.

@@ -46,10 +46,16 @@ extension Journal {
             try tables.noteReplaced(at: transfer.key)
             try tables.rebaseShowing(transfer, version)
             let owner = try tables.node(transfer.node)
-            if let owner, owner.path != transfer.key { try tables.sentBeforeMove(owner, transfer, version) }
-            guard let row = try tables.node(at: transfer.key) else { return .unclaimed }
+            if let owner, owner.path != transfer.key {
+                try tables.noteLinkSentBeforeMove(owner, transfer, version, hasAttributes)
+                try tables.sentBeforeMove(owner, transfer, version, hasAttributes)
+            }
+            guard let row = try tables.node(at: transfer.key) else {
+                try tables.noteUnclaimedLink(transfer, version)
+                return .unclaimed
+            }
             let completion = try tables.sent(row, transfer, version, hasAttributes)
-            return try tables.noteSentLink(row, transfer, version, completion)
+            return try tables.noteSentLink(row, transfer, version, hasAttributes, completion)
         }
     }
 
@@ -236,13 +242,20 @@ extension Tables {
     fileprivate func sentBeforeMove(
         _ node: JournalNode,
         _ transfer: Transfer,
-        _ version: ObjectVersion
+        _ version: ObjectVersion,
+        _ hasAttributes: Bool
     ) throws(JournalError) {
-        guard let generation = node.generation, generation.id == transfer.generation else { return }
+        guard let generation = node.generation else { return }
+        var node = node
+        if !hasAttributes, node.attributeSequence == 0 {
+            // What the remote has by the old name is not what the row wants, should it get that name again.
+            node.attributeSequence = node.firstSequence
+            try update(node)
+        }
+        guard generation.id == transfer.generation else { return }
         // An upload of the same content to the new path that has begun is not thrown away.
         guard try !isInTransfer(generation.id) else { return }
-        var node = node
-        if node.attributeSequence == transfer.attributeSequence { node.attributeSequence = 0 }
+        if hasAttributes, node.attributeSequence == transfer.attributeSequence { node.attributeSequence = 0 }
         try showObject(&node, transfer, version)
         try update(node)
     }

@@ -124,7 +124,11 @@ extension Journal {
         try write { tables throws(JournalError) in
             guard let transfer = try tables.transfer(id) else { return }
             try tables.delete(transfer)
-            guard let row = try tables.node(at: transfer.key) else { return }
+            guard let row = try tables.node(at: transfer.key) else {
+                // New attributes may have come to pass unseen.
+                if transfer.phase == .committing { try tables.noteUnclaimedLink(transfer, nil) }
+                return
+            }
             try tables.removeIfNothingLeft(row)
             _ = try tables.removeIfClean(row)
         }

@@ -126,13 +126,14 @@ extension Tables {
         _ row: JournalNode,
         _ transfer: Transfer,
         _ version: ObjectVersion,
+        _ hasAttributes: Bool,
         _ completion: Completion
     ) throws(JournalError) -> Completion {
         guard row.id == transfer.node, var link = try linkedName(at: row.path) else { return completion }
         let old = link.base
         link.base = .version(version)
         if link.isFirst {
-            if try !isMove(transfer, of: row, from: old) { link.content += 1 }
+            if try !isMove(transfer, of: row, from: old, hasAttributes) { link.content += 1 }
             try store(link)
             try copyAnew(link, after: row)
             return completion
@@ -144,6 +145,36 @@ extension Tables {
         return .hasMore(try insertLink(link, after: row))
     }
 
+    /// Notes that a file's first name was sent to a path that it has left meanwhile.
+    ///
+    /// From there it is brought to its name as it is, which is a mere move: so what is new with it is noted now. `row` is the row
+    /// as it was before.
+    func noteLinkSentBeforeMove(
+        _ row: JournalNode,
+        _ transfer: Transfer,
+        _ version: ObjectVersion,
+        _ hasAttributes: Bool
+    ) throws(JournalError) {
+        guard var link = try linkedName(at: row.path), link.isFirst else { return }
+        if try !isMove(transfer, of: row, from: link.base, hasAttributes) { link.content += 1 }
+        link.base = .version(version)
+        try store(link)
+        try copyAnew(link, after: row)
+    }
+
+    /// Notes that a transfer that no row wants any more has changed the object of a file by its first name, or may have.
+    ///
+    /// `version` is what it has become, nil where nobody saw it.
+    func noteUnclaimedLink(_ transfer: Transfer, _ version: ObjectVersion?) throws(JournalError) {
+        guard var link = try linkedName(at: transfer.key), link.isFirst else { return }
+        if let version { link.base = .version(version) }
+        link.content += 1
+        try store(link)
+        let change = try change(nil, transfer.startedAt)
+        // A name without a row is shown as the first is, and becomes what that is found to be: its attributes do not matter.
+        try copyAnew(link, after: JournalNode(at: link.path, .file, .none, Observation(link.base), change))
+    }
+
     /// Notes that a name's row is gone as the remote has just what it wanted.
     func noteCleanLink(_ row: JournalNode) throws(JournalError) {
         guard var link = try linkedName(at: row.path) else { return }
@@ -153,9 +184,16 @@ extension Tables {
     }
 
     /// Whether a transfer only brought the object that a file was to another name: the copies of it are still that.
-    private func isMove(_ transfer: Transfer, of row: JournalNode, from old: RemoteBase) throws(JournalError) -> Bool {
-        guard row.attributeSequence == 0, let id = transfer.generation, let source = try generation(id)?.wholeRemote,
-            source.key != row.path, case .version(let version) = old
+    ///
+    /// A version does not tell: with many servers it is the same whatever the attributes are.
+    private func isMove(
+        _ transfer: Transfer,
+        of row: JournalNode,
+        from old: RemoteBase,
+        _ hasAttributes: Bool
+    ) throws(JournalError) -> Bool {
+        guard hasAttributes, transfer.attributeSequence == 0, row.attributeSequence == 0, let id = transfer.generation,
+            let source = try generation(id)?.wholeRemote, source.key != transfer.key, case .version(let version) = old
         else { return false }
         return source.version.isSame(as: version)
     }
