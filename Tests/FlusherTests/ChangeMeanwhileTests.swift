@@ -2,6 +2,8 @@
 // Copyright the Moorage authors
 
 import Base
+import Catalog
+import Configuration
 import Control
 import Flusher
 import Glibc
@@ -116,6 +118,76 @@ import Testing
             #expect(left.isEmpty && store.holds(expected), "\(left) \(store.objects.keys)")
             #expect(store.objects[q]?.metadata.mode == 0o100600)
         }
+    }
+
+    /// An upload whose answer was lost is found at the remote, without the attributes that the file has got since: these are not
+    /// taken for the object's, so that a change back to them is one.
+    @Test func attributesOfAnEarlierAttemptAreNotTakenForTheNewOnes() throws {
+        let store = FakeStore()
+        let fixture = try FlusherFixture(store: store)
+        defer { fixture.remove() }
+        let client = try fixture.start()
+        store.state.withLock { $0.holding = ["put"] }
+        try fixture.write("p", [1])
+        _ = try client.call(.wake(volume: nil))
+        try wait { store.heldCount == 1 }
+        store.state.withLock { $0.isOffline = true }
+        // The attempt ends with that.
+        usleep(500_000)
+        try fixture.journal.setAttributes(at: p, remote: .absent, AttributeChanges(permissions: 0o600))
+        store.deliver()
+        store.state.withLock { state in
+            state.refusals["copy"] = .forbidden
+            (state.holding, state.isOffline) = ([], false)
+        }
+        try wait { try fixture.journal.node(at: p)?.base != .absent }
+        let catalog = try Catalog(directory: fixture.directories.places(of: fixture.description).cache)
+        let entry = try #require(try catalog.entry(p))
+        #expect(store.objects[p]?.metadata.mode == 0o100644, "the test proves nothing")
+        let told = entry.metadata?.mode.map { attributes.applying(AttributeChanges(permissions: $0 & 0o7777)) }
+        let remote = RemoteState.file(try #require(entry.version), told)
+        for permissions in [0o640, 0o600] as [UInt32] {
+            try fixture.journal.setAttributes(at: p, remote: remote, AttributeChanges(permissions: permissions))
+        }
+        store.state.withLock { $0.refusals = [:] }
+        #expect(try fixture.flush(client, timeout: 20).isEmpty)
+        #expect(store.objects[p]?.metadata.mode == 0o100600)
+        try fixture.stop(client)
+    }
+
+    /// New attributes whose answer was lost, and which were given up then, are known where they came to pass.
+    @Test func attributesThatCameToPassAlthoughTheyWereGivenUpAreKnown() throws {
+        let store = FakeStore()
+        let metadata = ObjectMetadata(
+            mode: attributes.mode,
+            uid: attributes.uid,
+            gid: attributes.gid,
+            modified: attributes.modified
+        )
+        let version = store.foreign("p", [1], metadata: metadata)
+        let fixture = try FlusherFixture(store: store)
+        defer { fixture.remove() }
+        let client = try fixture.start()
+        store.state.withLock { $0.holding = ["copy"] }
+        let changes = AttributeChanges(permissions: 0o600)
+        try fixture.journal.setAttributes(at: p, remote: .file(version, attributes), changes)
+        _ = try client.call(.wake(volume: nil))
+        try wait { store.heldCount == 1 }
+        store.state.withLock { $0.isOffline = true }
+        let row = try #require(try fixture.journal.node(at: p))
+        try wait { try fixture.journal.node(at: p)?.schedule.attempts ?? 0 > 0 }
+        #expect(try fixture.journal.cancel(row.id))
+        store.deliver()
+        store.state.withLock { ($0.holding, $0.isOffline) = ([], false) }
+        _ = try client.call(.wake(volume: nil))
+        let catalog = try Catalog(directory: fixture.directories.places(of: fixture.description).cache)
+        try wait { try catalog.entry(p)?.metadata?.mode == 0o100600 }
+        try fixture.stop(client)
+    }
+
+    private func wait(_ condition: () throws -> Bool) throws {
+        for _ in 0..<1500 where try !condition() { usleep(10_000) }
+        #expect(try condition())
     }
 
     /// A name that the remote refuses is given up before the refusal arrives, and may not be looked at either.

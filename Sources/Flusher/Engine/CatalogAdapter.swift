@@ -17,7 +17,7 @@ struct CatalogAdapter: CatalogSink {
     func committed(
         _ path: ObjectKey,
         version: ObjectVersion,
-        attributes: FileAttributes,
+        attributes: FileAttributes?,
         others: OtherMetadata,
         target: ObjectKey?,
         generation: GenerationID?,
@@ -27,7 +27,7 @@ struct CatalogAdapter: CatalogSink {
             try catalog.committed(
                 path,
                 version: version,
-                metadata: ObjectMetadata(attributes),
+                metadata: attributes.map { ObjectMetadata($0) },
                 others: others,
                 target: target,
                 generation: generation?.value,

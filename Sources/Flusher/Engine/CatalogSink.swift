@@ -10,11 +10,12 @@ package import ObjectStore
 ///
 /// Failures are the sink's to bear: what the catalog does not know is asked of the remote again.
 package protocol CatalogSink: Sendable {
-    /// We made the object at `path`; `attributes` are those it was sent with, `others` what was sent beside them.
+    /// We made the object at `path`; `attributes` are those it was sent with, nil where that is not certain, `others` what was
+    /// sent beside them.
     func committed(
         _ path: ObjectKey,
         version: ObjectVersion,
-        attributes: FileAttributes,
+        attributes: FileAttributes?,
         others: OtherMetadata,
         target: ObjectKey?,
         generation: GenerationID?,

@@ -218,7 +218,7 @@ private struct NoCatalog: CatalogSink {
     func committed(
         _ path: ObjectKey,
         version: ObjectVersion,
-        attributes: FileAttributes,
+        attributes: FileAttributes?,
         others: OtherMetadata,
         target: ObjectKey?,
         generation: GenerationID?,

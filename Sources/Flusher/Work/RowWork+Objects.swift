@@ -164,10 +164,12 @@ extension RowWork {
         others: OtherMetadata = .unknown
     ) throws(WorkFailure) {
         carryCache(transfer, node, version)
+        // What an earlier attempt made may have others than the row has by now: a change back to these would be taken for none.
+        let isSent = hasAttributes && node.attributeSequence == transfer.attributeSequence
         session.catalog.committed(
             transfer.key,
             version: version,
-            attributes: node.attributes,
+            attributes: isSent ? node.attributes : nil,
             others: others,
             target: node.target,
             generation: transfer.generation,

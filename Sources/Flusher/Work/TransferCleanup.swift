@@ -119,7 +119,11 @@ struct TransferCleanup {
     /// The object at the transfer's key, if it is what the transfer sent.
     private func committed(_ transfer: Transfer) throws(WorkFailure) -> ObjectStatus? {
         guard let found = try work.status(of: transfer.key), found.version.size == transfer.size else { return nil }
-        if case .version(let base) = transfer.base, base.isSame(as: found.version) { return nil }
+        if case .version(let base) = transfer.base, base.isSame(as: found.version) {
+            // The bytes are the same in any case; its attributes may be those that were sent.
+            work.session.catalog.found(transfer.key, found)
+            return nil
+        }
         if transfer.method == .copy {
             let mark = transfer.expectedTag.flatMap { CopyMark($0) }
             return mark?.matches(found) ?? false ? found : nil
