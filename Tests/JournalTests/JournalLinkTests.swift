@@ -160,6 +160,16 @@ import Testing
         #expect(try journal.linked(at: "b")?.first == "a")
     }
 
+    @Test func theNumberOfAFileThatIsGoneIsNotGivenAgain() throws {
+        try linkRemote("a", "b")
+        let file = try #require(try journal.linkedName(at: "a")).file
+        for name in ["a", "b"] as [ObjectKey] { try journal.remove(at: name, remote: fixture.remoteFile) }
+        #expect(try journal.firstName(ofFile: file) == nil)
+        try fixture.save("x")
+        try link("x", "y")
+        #expect(try journal.linkedName(at: "x")?.file != file && journal.firstName(ofFile: file) == nil)
+    }
+
     @Test func thereIsABound() throws {
         try fixture.save("a")
         for number in 1..<LinkedName.limit { try link("a", ObjectKey("b\(number)")) }

@@ -53,8 +53,11 @@ extension Tables {
         try connection.first("SELECT count(*) FROM link WHERE file = ?", [.integer(file)]) { Int($0.integer(0)) } ?? 0
     }
 
+    /// A number that no file with several names has, or ever had: who has one open whose names are all gone, or are another
+    /// file's by now, knows it by its own still.
     func unusedLinkedFile() throws(JournalError) -> Int64 {
-        try connection.first("SELECT coalesce(max(file), 0) + 1 FROM link") { $0.integer(0) } ?? 1
+        let highest = try connection.first("SELECT coalesce(max(file), 0) FROM link") { $0.integer(0) } ?? 0
+        return max(try nextSequence(), highest + 1)
     }
 
     func store(_ link: LinkedName) throws(JournalError) {
