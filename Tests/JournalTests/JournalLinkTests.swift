@@ -119,6 +119,16 @@ import Testing
         #expect(try journal.linkedName(at: "b")?.isFirst == true && fixture.paths().isEmpty)
     }
 
+    @Test func whatOthersPutByTheFirstNameIsTheFileAlsoWhereItHadARow() throws {
+        try linkRemote("a", "b")
+        try journal.setAttributes(at: "a", remote: fixture.remoteFile, AttributeChanges(permissions: 0o600))
+        _ = try journal.rebase(fixture.row("a"), onto: .version(fixture.new))
+        // It wants what the remote has again.
+        let remote = RemoteState.file(fixture.new, .file())
+        try journal.setAttributes(at: "a", remote: remote, AttributeChanges(permissions: 0o644))
+        #expect(try fixture.paths() == ["b"] && fixture.row("b").kind == .hardLink)
+    }
+
     @Test func whatWasNeverCopiedIsNotTakenForAFile() throws {
         try link("a", "b", fixture.remoteFile)
         try journal.noteForeign(nil, atFirst: "a", attributes: .file())

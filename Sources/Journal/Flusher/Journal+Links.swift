@@ -166,7 +166,8 @@ extension Tables {
 }
 
 extension RemoteBase {
-    fileprivate func isOther(than version: ObjectVersion) -> Bool {
+    /// Whether an object is not the version that is known; also where none is.
+    func isOther(than version: ObjectVersion) -> Bool {
         guard case .version(let known) = self else { return true }
         return !known.isSame(as: version)
     }

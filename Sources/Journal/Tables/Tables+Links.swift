@@ -181,9 +181,11 @@ extension Tables {
     /// Notes that a name's row is gone as the remote has just what it wanted.
     func noteCleanLink(_ row: JournalNode) throws(JournalError) {
         guard var link = try linkedName(at: row.path) else { return }
+        // Others may have changed the object before the row came to want just that.
+        if link.isFirst, case .version(let version) = row.base, link.base.isOther(than: version) { link.content += 1 }
         link.base = row.base
         try store(link)
-        if !link.isFirst, let first = try firstName(of: link.file) { try copyAnew(first, after: row) }
+        if let first = link.isFirst ? link : try firstName(of: link.file) { try copyAnew(first, after: row) }
     }
 
     /// Whether a transfer only brought the object that a file was to another name: the copies of it are still that.
