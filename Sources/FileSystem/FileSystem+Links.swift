@@ -179,13 +179,21 @@ extension FileSystem {
 
     /// The name that the file with the first name `path` goes on by without it; nil where it has no other.
     func heir(of path: ObjectKey) throws(FileError) -> Heir? {
-        guard let heir = try translating({ try journal.heir(of: path) }) else { return nil }
-        do throws(FileError) {
-            return Heir(path: heir, folder: try find(at: heir.parent).number)
-        } catch {
-            guard case .unreachable = error else { throw error }
-            return Heir(path: heir, folder: nil)
+        for _ in 0..<LinkedName.limit {
+            guard let heir = try translating({ try journal.heir(of: path) }) else { return nil }
+            do throws(FileError) {
+                return Heir(path: heir, folder: try find(at: heir.parent).number)
+            } catch {
+                switch error {
+                case .unreachable: return Heir(path: heir, folder: nil)
+                // Others took its folder away: the name is gone with that, unless it is still to be sent.
+                case .noEntry, .notDirectory:
+                    if try translating({ try firstName(of: heir) }) == path { return Heir(path: heir, folder: nil) }
+                default: throw error
+                }
+            }
         }
+        throw .stale
     }
 
     /// Whether what was found out before the names were locked still holds.

@@ -3,6 +3,7 @@
 
 import Base
 import FileSystem
+import Journal
 import Testing
 
 /// Files with several names, as the kernel knows them.
@@ -22,5 +23,24 @@ import Testing
             try volume.files.setAttributes(number, AttributeChanges(permissions: 0o600), size: nil)
         }
         #expect(try volume.content("g") == Array("theirs".utf8) && volume.number("f") == other)
+    }
+
+    /// The name that the file would go on by is gone with its folder, which others took away.
+    @Test(arguments: [true, false]) func aNameGoesThoughTheFolderOfAnotherIsGone(isCopied: Bool) throws {
+        let volume = try Volume()
+        let version = volume.store.set("f", Array("first".utf8))
+        volume.store.set("d/x", [1])
+        _ = try volume.files.link(volume.number("f"), volume.number("d"), ObjectKey("g"))
+        if isCopied {
+            let row = try #require(try volume.journal.node(at: ObjectKey("d/g")))
+            let copy = try volume.journal.copyLink(row, from: ObjectKey("f"), version, row.attributes)
+            try volume.upload(#require(copy), Array("first".utf8))
+        }
+        for key in ["d/x", "d/g"] { volume.store.remove(key) }
+        try volume.unlink("f")
+        #expect(throws: FileError.noEntry) { try volume.number("f") }
+        #expect(try volume.journal.linkedName(at: ObjectKey("f")) == nil)
+        // What was to be copied still is.
+        #expect(try isCopied || volume.journal.node(at: ObjectKey("d/g"))?.kind == .file)
     }
 }

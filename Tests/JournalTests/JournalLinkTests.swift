@@ -152,6 +152,39 @@ import Testing
         #expect(try fixture.paths() == ["a"] && journal.linkCount(at: "a") == 1)
     }
 
+    @Test func whatIsOnItsWayToACancelledNameIsTakenAway() throws {
+        try fixture.save("a")
+        try link("a", "b")
+        let transfer = try fixture.begin("a").id
+        #expect(try journal.cancel(fixture.row("a").id))
+        #expect(try fixture.paths() == ["a", "b"] && fixture.row("a").isTombstone)
+        _ = try journal.completeTransfer(transfer, version: fixture.new)
+        #expect(try fixture.row("a").base == .version(fixture.new))
+        #expect(try journal.blockers(of: fixture.row("a")) == [.source(fixture.row("b").id)])
+    }
+
+    @Test func whatIsCancelledIsNotSentByAnotherName() throws {
+        try linkRemote("a", "b")
+        try journal.rename(from: "a", to: "c", sourceRemote: fixture.remoteFile, targetRemote: .absent)
+        try fixture.save("a", "other")
+        #expect(try journal.cancel(fixture.row("c").id))
+        #expect(try fixture.paths() == ["a"] && journal.linkedName(at: "c") == nil)
+        #expect(try journal.linkedName(at: "b")?.isFirst == true)
+    }
+
+    @Test(arguments: [true, false])
+    func whatIsMadeWhereOthersTookAFileAwayIsAnother(isLater: Bool) throws {
+        try link("a", "b", fixture.remoteFile)
+        try journal.noteForeign(nil, atFirst: "a", attributes: .file())
+        if isLater {
+            _ = try journal.createFileLater(at: "a", attributes: .file())
+        } else {
+            try fixture.save("a")
+        }
+        #expect(try fixture.row("a").kind == .file && journal.linkedName(at: "a") == nil)
+        #expect(try journal.firstName(of: fixture.row("b")) == .unknown)
+    }
+
     @Test func powerLossTakesTheNamesOfANewFileAlong() throws {
         try fixture.save("a")
         try link("a", "b")

@@ -158,10 +158,21 @@ extension Tables {
             try delete(row)
             return true
         }
-        // An edit is undone; a new file goes on by another of its names.
-        guard row.base == .absent, origin == nil else { return false }
+        // An edit is undone.
+        guard row.base == .absent, let heir = try heir(of: link) else { return false }
+        try cancelFirst(row, heir)
+        return true
+    }
+
+    /// Gives up the row of a first name by which the remote has nothing: the file goes on by another of its names.
+    ///
+    /// What the remote has by that is what the file was. Where it has nothing, what was to be sent is all that there is of the
+    /// file, and goes on there; what is on its way to the name that is given up is taken away.
+    private func cancelFirst(_ row: JournalNode, _ heir: LinkedName) throws(JournalError) {
         let change = try change(nil, row.changedAt)
-        return try change.leaveLink(row.path, .absent) != nil
+        let kept = try node(at: heir.path)?.base ?? heir.base
+        if case .version = kept { try delete(row) }
+        if let left = try change.leaveLink(row.path, .absent) { try change.bury(row.path, left) }
     }
 }
 

@@ -70,6 +70,7 @@ extension Change {
         if let old, !old.isTombstone { throw JournalError(.constraint, "journal: the path exists") }
         // Only what was removed here is replaced, and nothing that the caller has not seen.
         if old == nil, case .file = remote { throw JournalError(.constraint, "journal: the path exists") }
+        try leaveLostName(path)
         return JournalNode(at: path, kind, attributes, try vacate(old, remote), self)
     }
 }

@@ -187,6 +187,15 @@ extension Change {
         }
     }
 
+    /// Has what is made at a path be no name of the file that others took away there.
+    ///
+    /// Where nothing is left of that, its other names are of no file that is known: their rows stay for a person.
+    func leaveLostName(_ path: ObjectKey) throws(JournalError) {
+        guard hasLinks, let link = try tables.linkedName(at: path), try tables.node(at: path) == nil else { return }
+        _ = try leaveLink(path, .absent)
+        if try tables.linkedName(at: path) != nil { try tables.forgetLinks(of: link.file) }
+    }
+
     /// Moves a file's row from its first name to another one; returns what the remote has at the first, nil where that is
     /// for others to say.
     private func inherit(

@@ -205,6 +205,7 @@ extension Tables {
     /// the flusher takes names for conflict copies.
     private func insertBesideOthers(_ node: JournalNode) throws(JournalError) {
         var row = node
+        try change(row.sequence, row.changedAt).leaveLostName(row.path)
         for attempt in 1... {
             do throws(JournalError) {
                 _ = try insert(row, as: node.id)
