@@ -121,6 +121,8 @@ extension FileSystem {
         _ begun: Int
     ) -> InodeStatus? {
         var presence = presence
+        // What was looked at before somebody changed attributes here is not to take these back.
+        if journal.begunTransactions != begun { presence = (try? self.presence(path)) ?? .absent }
         if case .remote(let entry, let attributes?) = presence {
             if let known = table.child(folder, name) {
                 if known.kind == attributes.inodeKind, known.follows(entry, attributes, path) {

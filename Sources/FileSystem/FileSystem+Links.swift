@@ -93,12 +93,15 @@ extension FileSystem {
     /// What is written next is not to go to a name that it had before, so a journal that cannot be read is an error.
     func followNames(of inode: Inode) throws(FileError) {
         let file = inode.linkedFile.load(ordering: .relaxed)
-        guard file != 0, let old = table.path(of: inode.number) else { return }
+        guard file != 0 else { return }
+        let old = table.path(of: inode.number)
         // Where that is not known now, whoever uses the name says why.
-        if try translating({ try journal.firstName(ofFile: file) }) == old { _ = try? presence(old) }
+        if let old, try translating({ try journal.firstName(ofFile: file) }) == old { _ = try? presence(old) }
         guard let first = try translating({ try journal.firstName(ofFile: file) }), old != first,
             let folder = table.inode(at: first.parent)
         else { return }
+        // Something else may have been made by the first name that it had; it is still found by the one that it has.
+        guard old != nil || table.child(folder.number, first.name) === inode else { return }
         let link = try translating { try journal.linkedName(at: first) }
         table.place(inode, folder.number, first.name)
         try show(inode, at: first, link)

@@ -102,6 +102,30 @@ extension UploadRaceTests {
         try volume.close(handle)
     }
 
+    /// The same of a listing, of which a part was looked at before.
+    @Test(arguments: [false, true]) func aListingFromBeforeAChangeOfAttributesDoesNotUndoIt(isSent: Bool) throws {
+        let volume = try Volume(metadataAge: 100)
+        for name in ["a", "b"] { volume.store.set(name, [1, 2, 3], mode: 0o100_600) }
+        let number = try volume.number("b")
+        let handle = try volume.files.openDirectory(Volume.root)
+        var listed: [UInt32] = []
+        var failure: (any Error)?
+        try volume.files.readDirectory(handle, from: 0, withStatus: true) { entry in
+            if entry.name == ObjectKey("b"), let status = entry.status { listed.append(status.attributes.permissions) }
+            guard entry.name == ObjectKey("a") else { return true }
+            do {
+                _ = try volume.files.setAttributes(number, AttributeChanges(permissions: 0o640), size: nil)
+                if isSent { try volume.sendAttributes(#require(try volume.journal.node(at: ObjectKey("b")))) }
+            } catch {
+                failure = error
+            }
+            return true
+        }
+        if let failure { throw failure }
+        #expect(listed == [0o640])
+        #expect(try volume.files.status(number).attributes.permissions == 0o640)
+    }
+
     /// What was opened for changes is complete once it is closed, also where nothing was changed, and others replaced the rest.
     @Test func whatIsLookedAtAnewStaysOpenForChanges() throws {
         let volume = try Volume(metadataAge: 100)
