@@ -95,10 +95,13 @@ package enum OtherMetadata: Hashable, Sendable {
 package struct ObjectStatus: Hashable, Sendable {
     package var version: ObjectVersion
     package var metadata: ObjectMetadata
+    /// Whether the server says that it encrypts the object in a way after which its entity tag tells nothing of the bytes.
+    package var isEncrypted: Bool
 
-    package init(version: ObjectVersion, metadata: ObjectMetadata) {
+    package init(version: ObjectVersion, metadata: ObjectMetadata, isEncrypted: Bool = false) {
         self.version = version
         self.metadata = metadata
+        self.isEncrypted = isEncrypted
     }
 }
 

@@ -48,7 +48,7 @@ final class MemoryRecorder: TransferRecorder {
     }
 
     func acknowledged(_ bytes: Int64) throws(StoreError) { state.withLock { $0.acknowledged = bytes } }
-    func mayCommit() throws(StoreError) {}
+    func mayCommit(expectedTag: String?) throws(StoreError) {}
     func committing(expectedTag: String?) throws(StoreError) { state.withLock { $0.isCommitting = true } }
     func answered() { state.withLock { $0.isCommitting = false } }
 }

@@ -62,6 +62,8 @@ final class FakeStore: ObjectStore {
         /// How long after their client lost sight of them requests are carried out at most, in seconds; 0: never.
         var lateness = 0.0
         var ignoresConditions = false
+        /// The objects whose tags say nothing of their bytes, as the server tells.
+        var encrypted: Set<ObjectKey> = []
         /// Requests of these names, or of a name and a key, are refused in so many words, each for its cause.
         var refusals: [String: StoreError.Cause] = [:]
         var capabilities = StoreCapabilities()
@@ -265,7 +267,8 @@ final class FakeStore: ObjectStore {
     func status(of key: ObjectKey, cancellation: (any Cancellation)?) throws(StoreError) -> ObjectStatus {
         try request("status", key) { (state) throws(StoreError) in
             guard let object = state.objects[key] else { throw StoreError(.notFound, "404", status: 404) }
-            return ObjectStatus(version: object.version, metadata: object.metadata)
+            let isEncrypted = state.encrypted.contains(key)
+            return ObjectStatus(version: object.version, metadata: object.metadata, isEncrypted: isEncrypted)
         }
     }
 

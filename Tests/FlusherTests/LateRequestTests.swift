@@ -15,9 +15,9 @@ import Testing
 
 /// Requests that the server carries out long after their client lost sight of them.
 @Suite(.serialized) struct LateRequestTests {
-    private let key = ObjectKey("a")
+    let key = ObjectKey("a")
 
-    private func withFlusher(
+    func withFlusher(
         _ store: FakeStore,
         lateRequests: Double,
         _ body: (FlusherFixture, ControlClient) throws -> Void
@@ -31,8 +31,7 @@ import Testing
     }
 
     /// Does something of which one request is held, and goes on with requests that are not.
-    private func holding(_ name: String, _ store: FakeStore, _ client: ControlClient, _ body: () throws -> Void) throws
-    {
+    func holding(_ name: String, _ store: FakeStore, _ client: ControlClient, _ body: () throws -> Void) throws {
         store.state.withLock { $0.holding = [name] }
         try body()
         _ = try client.call(.wake(volume: nil))
@@ -41,21 +40,21 @@ import Testing
         store.state.withLock { $0.holding = [] }
     }
 
-    private func expectNothingLeft(_ fixture: FlusherFixture) throws {
+    func expectNothingLeft(_ fixture: FlusherFixture) throws {
         for _ in 0..<500 where try !fixture.pending().isEmpty { usleep(20_000) }
         #expect(try fixture.pending().isEmpty)
     }
 
-    private func flush(_ fixture: FlusherFixture, _ client: ControlClient) throws {
+    func flush(_ fixture: FlusherFixture, _ client: ControlClient) throws {
         let left = try fixture.flush(client, timeout: 20)
         #expect(left.isEmpty, "\(left)")
     }
 
-    private func remote(_ store: FakeStore) throws -> RemoteState {
+    func remote(_ store: FakeStore) throws -> RemoteState {
         .file(try #require(store.objects[key]).version, FlusherFixture.attributes)
     }
 
-    private func remove(_ fixture: FlusherFixture, _ store: FakeStore) throws {
+    func remove(_ fixture: FlusherFixture, _ store: FakeStore) throws {
         let remote = try remote(store)
         try fixture.journal.remove(at: key, remote: remote)
     }

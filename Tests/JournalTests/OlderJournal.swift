@@ -4,6 +4,7 @@
 /// Makes a journal of today one of an older version: takes what later migrations added, the newest first.
 enum OlderJournal {
     static let version11 = """
+        ALTER TABLE doubt DROP COLUMN base;
         DROP TABLE link; DROP INDEX gs; DROP INDEX gb; DROP INDEX gu; DROP INDEX ng; DROP INDEX tg;
         CREATE INDEX generation_source ON generation (underlay_key) WHERE underlay_key IS NOT NULL;
         CREATE INDEX generation_below ON generation (underlay_generation) WHERE underlay_generation IS NOT NULL;

@@ -104,4 +104,12 @@ private final class TalkativeServer {
         other.answer(200)
         #expect(try other.store.stored(found).representation == ["content-language": "en"])
     }
+
+    /// With keys that are not the server's own an entity tag says nothing of the bytes.
+    @Test(arguments: [nil, "AES256", "aws:kms", "aws:kms:dsse"] as [String?])
+    func whatIsEncryptedIsKnown(_ algorithm: String?) throws {
+        let server = try TalkativeServer(says: algorithm.map { ["x-amz-server-side-encryption: \($0)"] } ?? [])
+        let found = try server.store.status(of: ObjectKey("a"), cancellation: nil)
+        #expect(found.isEncrypted == (algorithm?.hasPrefix("aws:") ?? false))
+    }
 }

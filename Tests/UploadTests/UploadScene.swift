@@ -206,7 +206,7 @@ final class UploadJournal: TransferRecorder, Sendable {
     func acknowledged(_ bytes: Int64) throws(StoreError) { state.withLock { $0.acknowledged = bytes } }
     func answered() {}
 
-    func mayCommit() throws(StoreError) {}
+    func mayCommit(expectedTag: String?) throws(StoreError) {}
     func committing(expectedTag: String?) throws(StoreError) { state.withLock { $0.isCommitting = true } }
 
     func resumable(length: Int64) -> ResumableUploadState? {

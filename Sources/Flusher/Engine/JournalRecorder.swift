@@ -12,6 +12,8 @@ struct JournalRecorder: TransferRecorder {
     static let failure = "journal"
     /// The code of errors that say that the object is still read on this machine.
     static let inUse = "in-use"
+    /// The code of errors that say that a request without an answer could take the place of the object.
+    static let tooEarly = "too-early"
 
     let session: VolumeSession
     let transfer: TransferID
@@ -76,8 +78,16 @@ struct JournalRecorder: TransferRecorder {
         session.change(transfer) { $0.acknowledged = bytes }
     }
 
-    func mayCommit() throws(StoreError) {
-        guard let known = session.transfer(transfer), case .version(let version) = known.base else { return }
+    func mayCommit(expectedTag: String?) throws(StoreError) {
+        guard let known = session.transfer(transfer) else { return }
+        var pause: Double?
+        try write { (_) throws(JournalError) in
+            pause = try session.pauseForWrites(at: known.key, over: expectedTag)
+        }
+        if let pause {
+            throw StoreError(.localInput, VolumeSession.isTooEarly, code: Self.tooEarly, retryAfter: pause)
+        }
+        guard case .version(let version) = known.base else { return }
         let verdict = session.readers.ask(known.key, version, isAwaited: isAwaited) { .replacement }
         guard case .wait(let seconds, let reason) = verdict else { return }
         throw StoreError(.localInput, reason, code: Self.inUse, retryAfter: seconds)

@@ -23,7 +23,7 @@ final class VolumeSession: Sendable {
         var claimedPaths: [ObjectKey: Bool] = [:]
         /// When uploads that may be left at a key were last looked for, by the server's clock.
         var looks: [ObjectKey: Timestamp] = [:]
-        /// Those whose last commit was refused in so many words, so that it cannot be carried out later.
+        /// Those whose last commit was answered, so that it cannot be carried out later, or is noted as a doubt already.
         var answered: Set<TransferID> = []
     }
 

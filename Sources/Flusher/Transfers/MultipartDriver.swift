@@ -122,7 +122,7 @@ package struct MultipartDriver {
         case .copyPart(let id, let number, let range):
             try spawn { context in context.copyPart(id, number, range) }
         case .complete(let id, let parts):
-            try context.recorder.mayCommit()
+            try context.recorder.mayCommit(expectedTag: machine.expectedTag)
             try context.recorder.committing(expectedTag: machine.expectedTag)
             answer { (driver) throws(StoreError) in .completed(try driver.complete(id, parts)) }
         case .verifyTarget: answer { (driver) throws(StoreError) in try driver.verify() }

@@ -38,7 +38,7 @@ package struct PutDriver {
         while true {
             switch action {
             case .put:
-                try context.recorder.mayCommit()
+                try context.recorder.mayCommit(expectedTag: tag)
                 action = machine.handle(put(tag))
             case .verifyTarget: action = machine.handle(verify(tag))
             case .wait(let pause):
@@ -73,6 +73,7 @@ package struct PutDriver {
                 )
             }
             context.progress.ended(1, acknowledged: context.content.size)
+            context.recorder.answered()
             return .stored(version)
         } catch {
             context.progress.ended(1)

@@ -110,7 +110,7 @@ package struct ResumableDriver {
         let endsUpload = request.body.map { !$0.isEmpty && $0.upper == context.content.size } ?? false
         // The tag is not known without reading everything: the size and the server's word decide after a doubt.
         if endsUpload {
-            try context.recorder.mayCommit()
+            try context.recorder.mayCommit(expectedTag: nil)
             // A creation that holds everything may be sent twice; what came late is known by its tag.
             if case .object = request.target, hasSentAll, localTag == nil { localTag = try context.localEntityTag() }
             hasSentAll = true

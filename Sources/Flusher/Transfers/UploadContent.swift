@@ -74,6 +74,16 @@ package final class UploadContent: Sendable {
     }
 }
 
+extension ObjectVersion {
+    /// The tag where it has the form of a digest of the whole content, in lower case.
+    var tagOfContent: String? { entityTag.flatMap { $0.isDigestOfWhole ? $0.opaque.lowercased() : nil } }
+}
+
+extension ObjectStatus {
+    /// Whether the object's tag is one of its content, which a copy of it has too.
+    var isTagOfContent: Bool { !isEncrypted && version.tagOfContent != nil }
+}
+
 extension EntityTag {
     /// Whether it has the form of an MD5 of the whole content, not of one of parts.
     var isDigestOfWhole: Bool {

@@ -104,10 +104,12 @@ package protocol TransferRecorder: Sendable {
     func part(number: Int, size: Int64, md5: [UInt8], entityTag: String) throws(StoreError)
     func acknowledged(_ bytes: Int64) throws(StoreError)
     /// The request that changes the object is to be sent next; throws when it has to wait, and nothing was noted then.
-    func mayCommit() throws(StoreError)
+    ///
+    /// `expectedTag` is the one that the object gets, where that is known.
+    func mayCommit(expectedTag: String?) throws(StoreError)
     /// The request that changes the object is sent next; `expectedTag` is how its result can be recognised.
     func committing(expectedTag: String?) throws(StoreError)
-    /// That request was refused, or cannot have arrived: it will not be carried out later.
+    /// That request was answered, or cannot have arrived: it will not be carried out later.
     func answered()
 }
 

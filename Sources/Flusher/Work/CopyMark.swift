@@ -6,8 +6,8 @@ internal import ObjectStore
 
 /// How a copy made at the remote is recognised when its answer was lost.
 ///
-/// Its entity tag cannot be told beforehand: a server may make a new one, as S3 does for a copy of what was uploaded in
-/// parts. Its metadata are those that were asked for, and its size is the source's.
+/// Its metadata are those that were asked for, and its size is the source's. So is its entity tag where that is one of the
+/// content: else the server makes a new one, as S3 does for a copy of what was uploaded in parts or is encrypted.
 struct CopyMark: Hashable {
     private let mode: UInt32
     private let uid: UInt32
@@ -16,8 +16,11 @@ struct CopyMark: Hashable {
     private let device: UInt32
     private let extended: ExtendedAttributes
     private let size: Int64
+    /// The source's tag where it has the form of one of the content; nil: the copy's tag tells nothing.
+    private let tag: String?
 
-    init(_ attributes: FileAttributes, size: Int64) {
+    /// `source`: what is copied; nil for what is no copy, and known by its attributes alone.
+    init(_ attributes: FileAttributes, size: Int64, of source: ObjectVersion? = nil) {
         mode = attributes.mode
         uid = attributes.uid
         gid = attributes.gid
@@ -25,11 +28,14 @@ struct CopyMark: Hashable {
         device = attributes.device
         extended = attributes.extended
         self.size = size
+        tag = source?.tagOfContent
     }
 
-    /// Reads what ``text`` wrote; nil for anything else.
+    /// Reads what ``text`` wrote, also before it had a tag; nil for anything else.
     init?(_ text: String) {
-        let words = text.split(separator: " ")
+        var words = text.split(separator: " ")
+        tag = words.last.flatMap { Self.tag(fromWord: $0) }
+        if tag != nil { words.removeLast() }
         guard (6...8).contains(words.count), words[0] == "copy", let mode = UInt32(words[1]),
             let uid = UInt32(words[2]), let gid = UInt32(words[3]), let modified = Int64(words[4]),
             let size = Int64(words[5])
@@ -45,13 +51,29 @@ struct CopyMark: Hashable {
 
     /// The form kept in the journal, in the place of an entity tag.
     var text: String {
-        let text = "copy \(mode) \(uid) \(gid) \(modified.nanoseconds) \(size)"
-        guard extended.isEmpty else { return "\(text) \(device) \(extended.text)" }
-        return device == 0 ? text : "\(text) \(device)"
+        var text = "copy \(mode) \(uid) \(gid) \(modified.nanoseconds) \(size)"
+        if device != 0 || !extended.isEmpty { text += " \(device)" }
+        if !extended.isEmpty { text += " \(extended.text)" }
+        return text + (tag.map { " " + Self.prefix + $0 } ?? "")
     }
 
-    /// Whether an object is the copy; its time may have been kept to the second only.
+    private static let prefix = "of="
+
+    private static func tag(fromWord word: Substring) -> String? {
+        guard word.hasPrefix(prefix) else { return nil }
+        let tag = String(word.dropFirst(prefix.count))
+        return EntityTag(opaque: tag).isDigestOfWhole ? tag : nil
+    }
+
+    /// Whether an object is the copy, as far as an object can be told from others.
     func matches(_ found: ObjectStatus) -> Bool {
+        guard let tag, found.isTagOfContent else { return looksLike(found) }
+        return looksLike(found) && found.version.tagOfContent == tag
+    }
+
+    /// Whether an object has the copy's size and attributes, whatever its bytes are; its time may have been kept to the
+    /// second only.
+    func looksLike(_ found: ObjectStatus) -> Bool {
         guard let time = found.metadata.modified, found.version.size == size else { return false }
         let isSameTime = time == modified || (time.nanosecondsOfSecond == 0 && time.seconds == modified.seconds)
         return isSameTime && found.metadata.mode == mode && found.metadata.uid == uid && found.metadata.gid == gid

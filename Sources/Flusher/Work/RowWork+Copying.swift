@@ -16,8 +16,9 @@ extension RowWork {
         if case .version(let version) = transfer.base {
             try awaitReaders(of: transfer.key, version, as: .replacement)
         }
+        if source.key != transfer.key { try awaitWrites(at: transfer.key, over: source.version) }
         let metadata = try metadata(of: transfer, node)
-        let mark = CopyMark(node.attributes, size: source.version.size)
+        let mark = CopyMark(node.attributes, size: source.version.size, of: source.version)
         let recorder = JournalRecorder(session: session, transfer: transfer.id, method: .copy)
         do throws(StoreError) {
             try recorder.committing(expectedTag: mark.text)
@@ -54,16 +55,24 @@ extension RowWork {
     {
         // A copy onto itself that did not happen shows the attributes of before, so it is not taken for ours.
         guard let mark = transfer.expectedTag.flatMap({ CopyMark($0) }), let found = try status(of: transfer.key),
-            isOurs(found, transfer, mark, source)
+            try isOurs(found, transfer, mark, source)
         else { return false }
         try finish(transfer, node, found.version)
         return true
     }
 
-    private func isOurs(_ found: ObjectStatus, _ transfer: Transfer, _ mark: CopyMark, _ source: CopySource) -> Bool {
+    private func isOurs(
+        _ found: ObjectStatus,
+        _ transfer: Transfer,
+        _ mark: CopyMark,
+        _ source: CopySource
+    ) throws(WorkFailure) -> Bool {
         // What stood there before, and looks the same without being it, would be taken for the copy of what is deleted next.
         if source.key != transfer.key, matches(transfer.base, found.version) { return false }
-        return mark.matches(found)
+        if mark.matches(found) { return true }
+        guard mark.looksLike(found), let original = try status(of: source.key) else { return false }
+        // The tag of an encrypted source has the form of one of content, and is none.
+        return original.version.isSame(as: source.version) && !original.isTagOfContent
     }
 
     /// Finds out which of the two objects was not what the copy was conditional on.
@@ -71,8 +80,8 @@ extension RowWork {
     /// False: there is nothing to copy any more, and the content must be sent instead.
     private func judge(_ transfer: Transfer, _ node: JournalNode, _ source: CopySource) throws(WorkFailure) -> Bool {
         let target = try status(of: transfer.key)
-        let mark = CopyMark(node.attributes, size: source.version.size)
-        if let target, isOurs(target, transfer, mark, source) {
+        let mark = CopyMark(node.attributes, size: source.version.size, of: source.version)
+        if let target, try isOurs(target, transfer, mark, source) {
             try finish(transfer, node, target.version)
             return true
         }

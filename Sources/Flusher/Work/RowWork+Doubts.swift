@@ -126,24 +126,21 @@ extension RowWork {
 
     /// Forgets a doubt whose time is over; otherwise tells how many seconds are left.
     private func end(_ doubt: Doubt) throws(WorkFailure) -> Double {
-        guard let end = doubt.endsAt else {
-            // Nobody else changes this key now, so whoever sent it has no answer.
-            try journal { (journal) throws(JournalError) in try journal.doubt(doubt.id, until: session.endOfDoubt) }
-            return 1
-        }
-        let left = Double(end.nanoseconds - Timestamp.now().nanoseconds) / 1e9
-        let longest = session.description.lateness
-        if left > longest {
-            // Written before the clock was set back.
-            try journal { (journal) throws(JournalError) in try journal.doubt(doubt.id, until: session.endOfDoubt) }
-            return longest
-        }
+        let left = try journal { (_) throws(JournalError) in try session.left(of: doubt) }
         guard left <= 0 else { return left }
         try journal { (journal) throws(JournalError) in try journal.endDoubt(doubt.id) }
         return 0
     }
 
     // MARK: waiting
+
+    /// Waits while a write may come late whose condition a copy would make true again; see
+    /// ``VolumeSession/pauseForWrites(at:over:)``.
+    func awaitWrites(at key: ObjectKey, over version: ObjectVersion) throws(WorkFailure) {
+        let tag = version.entityTag?.opaque
+        let pause = try journal { (_) throws(JournalError) in try session.pauseForWrites(at: key, over: tag) }
+        if let pause { throw .later(pause, VolumeSession.isTooEarly) }
+    }
 
     /// Waits for the end of requests in doubt that could undo what the row is about to do.
     func awaitDoubts(_ node: JournalNode) throws(WorkFailure) {
@@ -166,7 +163,8 @@ extension RowWork {
         case (.deletion, false): return isFolder
         // New attributes leave the version as it is, so that the condition of a request for older ones still holds.
         case (.write, true) where node.generation?.wholeRemote?.key == node.path:
-            return doubt.tag != CopyMark(node.attributes, size: node.size).text
+            let source = node.generation?.wholeRemote?.version
+            return doubt.tag != CopyMark(node.attributes, size: node.size, of: source).text
         case (.write, true):
             // The condition of one of the two keeps the other from being overwritten.
             if !isFolder, store.capabilities.conditionalWrites != false { return false }
@@ -199,6 +197,40 @@ extension RowWork {
         }
         return true
     }
+}
+
+extension VolumeSession {
+    /// How many seconds a request may still be carried out; 0: it can be no more.
+    func left(of doubt: Doubt) throws(JournalError) -> Double {
+        guard let end = doubt.endsAt else {
+            // Nobody else changes this key now, so whoever sent it has no answer.
+            try journal.doubt(doubt.id, until: endOfDoubt)
+            return 1
+        }
+        let left = Double(end.nanoseconds - Timestamp.now().nanoseconds) / 1e9
+        guard left > description.lateness else { return max(0, left) }
+        // Written before the clock was set back.
+        try journal.doubt(doubt.id, until: endOfDoubt)
+        return description.lateness
+    }
+
+    /// In how many seconds to look again whether the object at a key may get content with this tag; nil: it may now.
+    ///
+    /// A write that may come late and was conditional on the very same tag would take the place of what is made now, as its
+    /// condition held again.
+    func pauseForWrites(at key: ObjectKey, over tag: String?) throws(JournalError) -> Double? {
+        guard let tag = tag?.lowercased() else { return nil }
+        var longest = 0.0
+        for doubt in try journal.doubts(at: key)
+        where doubt.key == key && doubt.kind == .write && doubt.base?.lowercased() == tag {
+            longest = max(longest, try left(of: doubt))
+        }
+        // Each look may cost a digest of the content.
+        return longest > 0 ? min(longest, 5) : nil
+    }
+
+    /// What is told of a change that waits for that.
+    static let isTooEarly = "a request whose answer was lost may replace it yet"
 }
 
 extension Doubt {

@@ -106,6 +106,8 @@ extension RowWork {
             throw .attention("the remote takes this content by none of the known ways of upload")
         case .failed(let error) where error.code == JournalRecorder.inUse:
             throw .inUse(error.retryAfter ?? 1, error.message)
+        case .failed(let error) where error.code == JournalRecorder.tooEarly:
+            throw .later(error.retryAfter ?? 1, error.message)
         case .failed(let error): throw .store(error)
         }
     }
@@ -139,7 +141,13 @@ extension RowWork {
     ) throws(WorkFailure) {
         var hasAttributes = true
         var isOneOfSeveral = try !doubts(at: transfer.key).isEmpty
-        if case .version(let base) = transfer.base, base.isSame(as: version) { isOneOfSeveral = true }
+        if case .version(let base) = transfer.base, base.isSame(as: version) {
+            isOneOfSeveral = true
+            // A request without an answer finds its condition true for as long as the bytes are these: attributes that are
+            // sent later wait until it can come no more.
+            try TransferCleanup(work: self).doubt(session.transfer(transfer.id) ?? transfer)
+            session.setAnswered(transfer.id, true)
+        }
         if isOneOfSeveral {
             hasAttributes = try status(of: transfer.key)?.metadata.shows(node.attributes) ?? true
         }

@@ -17,7 +17,7 @@ extension Journal {
     ) throws(JournalError) -> DoubtID? {
         try write { tables throws(JournalError) in
             guard let row = try tables.node(node.id), row.path == node.path, row.kind == node.kind else { return nil }
-            return try tables.insertDoubt(key, kind, tag: tag, size: size, endsAt: nil)
+            return try tables.insertDoubt(key, kind, tag: tag, size: size, endsAt: nil, base: nil)
         }
     }
 
@@ -35,8 +35,12 @@ extension Journal {
     ///
     /// `tag`: how its object is recognised.
     package func doubt(_ transfer: Transfer, tag: String?, until endsAt: Timestamp) throws(JournalError) {
+        var base: String?
+        if case .version(let version) = transfer.base { base = version.entityTag?.opaque }
+        let replaced = base
         try write { tables throws(JournalError) in
-            _ = try tables.insertDoubt(transfer.key, .write, tag: tag, size: transfer.size, endsAt: endsAt)
+            let size = transfer.size
+            _ = try tables.insertDoubt(transfer.key, .write, tag: tag, size: size, endsAt: endsAt, base: replaced)
         }
     }
 

@@ -5,7 +5,7 @@
 enum Schema {
     static let migrations = [
         first, leftovers, doubts, failedSyncs, devices, compositions, extended, metVersions, checksums,
-        deferrals, fileSettings, links, closes, firstNames,
+        deferrals, fileSettings, links, closes, firstNames, replaced,
     ].map { compact($0) }
 
     // SQLite keeps this text on the first page of the file: where it spills onto another one, damage to that page too
@@ -204,6 +204,9 @@ enum Schema {
 
     // With thousands of names the first one is found without a look at each.
     private static let firstNames = "DROP INDEX lf; CREATE INDEX l ON link (file, first)"
+
+    // What a write in doubt was conditional on.
+    private static let replaced = "ALTER TABLE doubt ADD base TEXT"
 
     private static let extended = "ALTER TABLE node ADD COLUMN xattr TEXT"
 }

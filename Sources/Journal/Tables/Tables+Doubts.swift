@@ -12,7 +12,7 @@ extension Tables {
         """
 
     func doubts(_ condition: String, _ values: [Value]) throws(JournalError) -> [Doubt] {
-        let sql = "SELECT id, key, kind, tag, size, ends_at FROM doubt \(condition)"
+        let sql = "SELECT id, key, kind, tag, size, ends_at, base FROM doubt \(condition)"
         return try connection.all(sql, values) { row throws(JournalError) in
             guard let kind = DoubtKind(rawValue: row.integer(2)) else {
                 throw JournalError(.corrupt, "journal: a request has the unknown kind \(row.integer(2))")
@@ -24,7 +24,8 @@ extension Tables {
                 tag: row.optionalText(3),
                 size: row.integer(4) < 0 ? ~row.integer(4) : row.integer(4),
                 endsAt: row.optionalTime(5),
-                isReplaced: row.integer(4) < 0
+                isReplaced: row.integer(4) < 0,
+                base: row.optionalText(6)
             )
         }
     }
@@ -65,11 +66,12 @@ extension Tables {
         _ kind: DoubtKind,
         tag: String?,
         size: Int64,
-        endsAt: Timestamp?
+        endsAt: Timestamp?,
+        base: String?
     ) throws(JournalError) -> DoubtID {
         try connection.run(
-            "INSERT INTO doubt (key, kind, tag, size, ends_at) VALUES (?, ?, ?, ?, ?)",
-            [.key(key), .integer(kind.rawValue), .text(tag), .integer(size), .time(endsAt)]
+            "INSERT INTO doubt (key, kind, tag, size, ends_at, base) VALUES (?, ?, ?, ?, ?, ?)",
+            [.key(key), .integer(kind.rawValue), .text(tag), .integer(size), .time(endsAt), .text(base)]
         )
         return connection.lastInsertedRow
     }

@@ -28,4 +28,6 @@ package struct Doubt: Hashable, Sendable {
     package let endsAt: Timestamp?
     /// Something newer was made at the key since: it is known for as long as it may be carried out, and no longer.
     package let isReplaced: Bool
+    /// The tag of the version that the request was to replace, and no other; nil where it named none.
+    package let base: String?
 }

@@ -105,7 +105,13 @@ package final class S3Store: ObjectStore {
             throw StoreError(.protocolViolation, "the answer to HEAD has no usable Content-Length")
         }
         let version = ObjectVersion(entityTag: fields.entityTag, size: size, lastModified: fields.lastModified)
-        return ObjectStatus(version: version, metadata: S3Metadata.read(fields))
+        return ObjectStatus(version: version, metadata: S3Metadata.read(fields), isEncrypted: isEncrypted(fields))
+    }
+
+    /// With keys that are the server's own (`AES256`) a tag is the MD5 of the bytes all the same.
+    private static func isEncrypted(_ fields: HTTPFields) -> Bool {
+        if fields["x-amz-server-side-encryption-customer-algorithm"] != nil { return true }
+        return fields["x-amz-server-side-encryption"].map { $0 != "AES256" } ?? false
     }
 
     package func fetch(
