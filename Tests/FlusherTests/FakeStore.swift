@@ -47,6 +47,8 @@ final class FakeStore: ObjectStore {
         var isOffline = false
         var speaksResumable = false
         var copiesParts = false
+        /// The next body that is longer is cut after so many bytes, and the remote is away from then on.
+        var cutsBodyAt: Int?
         var bodyBytes: Int64 = 0
         var requests: [String: Int] = [:]
         var nextID = 0
@@ -241,11 +243,16 @@ final class FakeStore: ObjectStore {
         if cancellation?.isCancelled == true { throw StoreError(.cancelled, "given up") }
         let bytes = try read(body)
         let arrived = state.withLock { state in
-            let count = fate == .cut ? Int.random(in: 0...bytes.count, using: &state.random) : bytes.count
+            var count = fate == .cut ? Int.random(in: 0...bytes.count, using: &state.random) : bytes.count
+            if let limit = state.cutsBodyAt, limit < count {
+                state.cutsBodyAt = nil
+                state.isOffline = true
+                count = limit
+            }
             state.bodyBytes += Int64(count)
             return count
         }
-        return (Array(bytes[..<arrived]), fate == .cut)
+        return (Array(bytes[..<arrived]), fate == .cut || arrived < bytes.count)
     }
 
     private static let lost = StoreError(.temporary, "connection reset")

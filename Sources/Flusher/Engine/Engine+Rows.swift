@@ -141,7 +141,10 @@ extension Engine.State {
                 row.facts.nextAttempt = nil
             }
             if let session = volumes[volume]?.session { row.facts.isPaused = isPaused(node, of: session) }
+            let isHeld = row.facts.isPaused && scheduler.row(id)?.facts.isPaused == false
             scheduler.update(row, now: now)
+            // Some need not wait for what a person holds.
+            if isHeld { scheduler.release(dependentsOf: id, now: now) }
         } else if !scheduler.isRunning(id) {
             scheduler.remove(id, now: now)
         } else if var row = scheduler.row(id) {

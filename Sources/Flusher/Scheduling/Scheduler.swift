@@ -411,7 +411,8 @@ package struct Scheduler: Sendable {
         entries[id]?.row.facts.dependencyReason = .dependency
     }
 
-    private mutating func release(dependentsOf id: RowID, now: Timestamp) {
+    /// Has those that wait for a row look again whether they have to.
+    mutating func release(dependentsOf id: RowID, now: Timestamp) {
         for dependent in dependents.removeValue(forKey: id) ?? [] {
             unlink(dependent)
             entries[dependent]?.fruitless = 0

@@ -11,9 +11,9 @@ extension RowWork {
         for blocker in blockers {
             switch blocker {
             case .open: throw .blocked(nil, "it is being written")
-            case .transfer(let id): try clear(id)
+            case .transfer(let id): try clear(id, for: node)
             case .generation(let id):
-                if let transfer = session.transfer(showing: id) { try clear(transfer.id) }
+                if let transfer = session.transfer(showing: id) { try clear(transfer.id, for: node) }
             case .source(let other): try waitInCircle(other, of: node, "its old content is being copied")
             case .arrival(let other): throw .blocked(other, "what has its old content now is not at the remote yet")
             case .descendant(let other): try waitInCircle(other, of: node, "something in it must go first")
@@ -25,12 +25,34 @@ extension RowWork {
         if !blockers.isEmpty { throw .changed }
     }
 
-    /// Waits for a transfer that somebody works on; settles one that nobody wants.
-    private func clear(_ id: TransferID) throws(WorkFailure) {
-        guard session.transfer(id) != nil else { return }
+    /// Waits for a transfer that somebody works on, or will; settles one that nobody wants.
+    private func clear(_ id: TransferID, for node: JournalNode) throws(WorkFailure) {
+        guard let standing = session.transfer(id) else { return }
+        if let owner = try owner(of: standing, besides: node) {
+            throw .blocked(owner, "what was begun under this name, and has another one now, is sent to its end first")
+        }
         let transfer = try claim(id, or: "an older upload of it ends first")
         defer { session.release(id) }
         try TransferCleanup(work: self).settle(transfer)
+    }
+
+    /// The row that has moved away from the key of its upload and goes on with it all the same.
+    ///
+    /// What the remote has of that is not thrown away. nil also where nobody knows when it will, or it waits for `node` itself.
+    private func owner(of transfer: Transfer, besides node: JournalNode) throws(WorkFailure) -> NodeID? {
+        guard transfer.node != node.id else { return nil }
+        let found = try journal { (journal) throws(JournalError) in try journal.node(transfer.node) }
+        guard let owner = found, owner.path != transfer.key, session.transfer(of: owner)?.id == transfer.id,
+            goesOnElsewhere(transfer, owner), !isHeldByPerson(owner)
+        else { return nil }
+        let isInCircle = try journal { (journal) throws(JournalError) in try journal.waits(owner.id, for: node.id) }
+        return isInCircle ? nil : owner.id
+    }
+
+    /// Whether a row stands still until a person does something: whoever waited for it would wait as long.
+    private func isHeldByPerson(_ row: JournalNode) -> Bool {
+        let isPaused = row.schedule.isPaused || !session.pauses.holding(row.path).isEmpty
+        return isPaused || row.isOpen || row.schedule.attention != nil
     }
 
     /// Waits for a row that still needs an object as the source of a copy, or has one in the way.

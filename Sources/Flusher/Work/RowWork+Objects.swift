@@ -57,8 +57,7 @@ extension RowWork {
         let transfer = try claim(transfer.id, or: "its upload is being looked after")
         defer { session.release(transfer.id) }
         job.generation = transfer.generation
-        // Not begun at the remote, or only a copy: nothing is lost by beginning at the new path.
-        guard transfer.upload != nil || transfer.phase == .committing else {
+        guard goesOnElsewhere(transfer, node) else {
             return try TransferCleanup(work: self).settle(transfer)
         }
         try awaitKnownReaders(of: transfer.key, transfer.base)
@@ -69,6 +68,19 @@ extension RowWork {
             guard case .store(let cause) = error, cause.isOfKey else { throw error }
             try TransferCleanup(work: self).settle(session.transfer(transfer.id) ?? transfer)
         }
+    }
+
+    /// Whether an upload to a key that its row has left is brought to its end there.
+    ///
+    /// The object is then copied to the row's path. Where the server cannot copy all would be sent once more; and an object
+    /// in whose place there is to be a folder, or that is in one which is to be a file, would be fetched and sent again. Of
+    /// what was not begun at the remote, or is only a copy, nothing is lost by beginning at the new path.
+    func goesOnElsewhere(_ transfer: Transfer, _ node: JournalNode) -> Bool {
+        // What has become of it is found out in any case; but the last request of a resumable upload may have all the bytes.
+        let mayBeHalfSent = transfer.method == .resumable && transfer.upload != nil
+        if transfer.phase == .committing, !mayBeHalfSent || transfer.acknowledged == transfer.size { return true }
+        return transfer.upload != nil && store.capabilities.copy != false && !transfer.key.isInside(node.path)
+            && !node.path.isInside(transfer.key)
     }
 
     /// The row's transfer, begun now if there is none; nil when the row changed meanwhile.

@@ -65,6 +65,11 @@ extension Journal {
         }
     }
 
+    /// Whether a row waits, through others perhaps, for another one.
+    package func waits(_ id: NodeID, for other: NodeID) throws(JournalError) -> Bool {
+        try snapshot { tables throws(JournalError) in try tables.waits(id, for: other) }
+    }
+
     /// Whether this volume is about to take away what the remote has below a path, or may have above it: a removal that
     /// needs nobody's decision, or a request in doubt for an object by a folder's name, which is seen to or ends.
     package func isClearing(around path: ObjectKey) throws(JournalError) -> Bool {
