@@ -19,19 +19,23 @@ class Writer:
 
     def __init__(self, folder, random, prefix):
         self.folder, self.random, self.prefix = folder, random, prefix
+        # By the mount's own folder: a name may be of the bare one below it, once that is unmounted.
+        self.at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         self.acknowledged, self.under_way = {}, None
 
     def run(self):
         try:
             for index in range(10_000):
-                self.make(os.path.join(self.folder, f"{self.prefix}-{index:04}"))
+                self.make(f"{self.prefix}-{index:04}")
         except OSError:
             # The mount is gone.
             pass
+        finally:
+            os.close(self.at)
 
     def make(self, path):
         mode, time, size = self.random.choice(MODES), self.random.randrange(1, 10**9), self.random.randrange(3) * 1000
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self.at)
         os.write(descriptor, b"x" * size)
         if self.random.random() < 0.3:
             # A close, and not the last: what follows by the descriptor is about a closed file that is open.
@@ -50,11 +54,11 @@ class Writer:
             _, mode, time = self.acknowledged[path]
             wanted = self.random.choice(MODES)
             self.under_way = (path, (size, wanted, time))
-            os.chmod(path, wanted)
+            os.chmod(path, wanted, dir_fd=self.at)
             self.acknowledged[path] = (size, wanted, time)
             time = self.random.randrange(1, 10**9)
             self.under_way = (path, (size, wanted, time))
-            os.utime(path, (time, time))
+            os.utime(path, (time, time), dir_fd=self.at)
             self.acknowledged[path] = (size, wanted, time)
 
     def wrong(self):
@@ -62,7 +66,7 @@ class Writer:
         found = {}
         for path, wanted in self.acknowledged.items():
             try:
-                status = os.stat(path)
+                status = os.stat(os.path.join(self.folder, path))
                 seen = (status.st_size, status.st_mode & 0o7777, status.st_mtime)
             except FileNotFoundError:
                 seen = None
