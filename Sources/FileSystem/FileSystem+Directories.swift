@@ -120,15 +120,18 @@ extension FileSystem {
         _ path: ObjectKey,
         _ begun: Int
     ) -> InodeStatus? {
-        var presence = presence
+        var (presence, seen) = (presence, begun)
         // What was looked at before somebody changed attributes here is not to take these back.
-        if journal.begunTransactions != begun { presence = (try? self.presence(path)) ?? .absent }
+        let now = journal.begunTransactions
+        if now != begun { (presence, seen) = ((try? self.presence(path)) ?? .absent, now) }
         if case .remote(let entry, let attributes?) = presence {
             if let known = table.child(folder, name) {
-                if known.kind == attributes.inodeKind, known.follows(entry, attributes, path) {
+                if known.kind == attributes.inodeKind, known.follows(entry, attributes, path),
+                    journal.begunTransactions == seen
+                {
                     return table.retain(known) ? status(of: known, at: path) : nil
                 }
-                // Of two observations of the remote this may be the older one.
+                // Of two observations this may be the older one.
                 presence = (try? self.presence(path)) ?? .absent
             } else if let status = statusOfNew(entry, attributes, folder, name, path, begun) {
                 return status

@@ -196,7 +196,7 @@ import Testing
         let scene = try Scene("s3-multipart", isNew: false)
         defer { scene.fixture.remove() }
         try scene.move("a", "b")
-        scene.store.state.withLock { $0.refusals["complete a"] = .noSpace }
+        scene.store.state.withLock { $0.refusals["complete a"] = .temporary }
         let client = try scene.fixture.start()
         _ = try client.call(.wake(volume: nil))
         for _ in 0..<1000 where scene.store.requests("complete") == 0 { usleep(10_000) }
@@ -207,6 +207,30 @@ import Testing
         #expect(left.map(\.path) == ["b"] && left.first?.state == .paused, "\(left)")
         #expect(scene.store.objects[a] == nil)
         try scene.fixture.stop(client)
+    }
+
+    /// Nor for what is to go at a time of its own.
+    @Test func whatIsDeferredHoldsNothingUp() throws {
+        let scene = try Scene("s3-multipart", isNew: false)
+        defer { scene.fixture.remove() }
+        try scene.move("a", "b")
+        _ = try scene.fixture.journal.reschedule(scene.node.id) { $0.notBefore = .now().advanced(bySeconds: 3600) }
+        try scene.fixture.write("a", [7, 7])
+        let client = try scene.fixture.start()
+        _ = try client.call(.wake(volume: nil))
+        for _ in 0..<2000 where !scene.store.holds(a, [7, 7]) { usleep(10_000) }
+        #expect(scene.store.holds([a: [7, 7]]))
+        try scene.fixture.stop(client)
+    }
+
+    /// The deletion of what the old name has makes the room that the upload needs.
+    @Test func whereThereIsNoRoomTheDeletionGoesFirst() throws {
+        let scene = try Scene("s3-multipart", isNew: false)
+        defer { scene.fixture.remove() }
+        try scene.move("a", "b")
+        scene.store.state.withLock { $0.refusals["complete a"] = .noSpace }
+        let left = try scene.flush()
+        #expect(left.isEmpty && scene.store.holds([b: scene.content]), "\(left)")
     }
 
     /// Both names are wanted by files that wait for each other.

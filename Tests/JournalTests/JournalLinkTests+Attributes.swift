@@ -11,7 +11,7 @@ import Testing
 extension JournalLinkTests {
     /// Changes the mode of `a`, which is `b` too, and what else is told, and begins to send it.
     private func changeMode(_ others: ObjectKey...) throws -> TransferID {
-        for name in ["b"] + others { try linkRemote("a", name) }
+        for name in ["b"] + others { try linkRemote("a", name, as: fixture.old) }
         try journal.setAttributes(at: "a", remote: fixture.remoteFile, AttributeChanges(permissions: 0o755))
         return try fixture.begin("a", .copy).id
     }

@@ -19,10 +19,10 @@ import Testing
     }
 
     /// Two names of a file that is at the remote by the first, and copied to the other.
-    func linkRemote(_ source: ObjectKey, _ target: ObjectKey) throws {
+    func linkRemote(_ source: ObjectKey, _ target: ObjectKey, as version: ObjectVersion? = nil) throws {
         try link(source, target, fixture.remoteFile)
         #expect(try journal.copyLink(fixture.row(target), from: source, fixture.old, .file()) != nil)
-        #expect(try arrive(target, copied, .copy) == .settled)
+        #expect(try arrive(target, version ?? copied, .copy) == .settled)
     }
 
     func arrive(
@@ -170,6 +170,35 @@ import Testing
         #expect(try journal.cancel(fixture.row("c").id))
         #expect(try fixture.paths() == ["a"] && journal.linkedName(at: "c") == nil)
         #expect(try journal.linkedName(at: "b")?.isFirst == true)
+    }
+
+    /// The other name stands where something else was, which it is to replace.
+    @Test(arguments: [true, false]) func whatIsCancelledGoesOnOverSomethingElse(isMoved: Bool) throws {
+        _ = try journal.remove(at: "b", remote: fixture.remoteFile)
+        try fixture.save("a")
+        try link("a", isMoved ? "t" : "b")
+        if isMoved {
+            try journal.rename(from: "t", to: "b", sourceRemote: .absent, targetRemote: fixture.remoteFile)
+        }
+        #expect(try journal.cancel(fixture.row("a").id))
+        let row = try fixture.row("b")
+        #expect(row.kind == .file && row.generation != nil && row.base == .version(fixture.old))
+    }
+
+    @Test(arguments: ["a file", "one of two names", "a folder"])
+    func whatIsMovedWhereOthersTookAFileAwayIsAnother(_ kind: String) throws {
+        try link("a", "b", fixture.remoteFile)
+        try journal.noteForeign(nil, atFirst: "a", attributes: .file())
+        if kind == "a folder" {
+            _ = try journal.createDirectory(at: "x", attributes: .directory(), remote: .absent)
+            try journal.renameDirectory(from: "x", to: "a", sourceRemote: .absent, targetRemote: .absent, entries: [])
+        } else {
+            try fixture.save("x")
+            if kind == "one of two names" { try link("x", "y") }
+            try journal.rename(from: "x", to: "a", sourceRemote: .absent, targetRemote: .absent)
+        }
+        #expect(try journal.firstName(of: fixture.row("b")) == .unknown)
+        #expect(try journal.linkCount(at: "a") == (kind == "one of two names" ? 2 : 1))
     }
 
     @Test(arguments: [true, false])

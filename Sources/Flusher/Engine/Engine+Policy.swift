@@ -401,6 +401,13 @@ extension Engine.State {
         return Policy.holds(of: work, volume: facts, now: .now(), isBegun: jobs[row] != nil)
     }
 
+    /// Whether a row is held now, or is not to begin yet, and nobody waits for it.
+    func isHeldBack(_ row: RowID, now: Timestamp) -> Bool {
+        guard let facts = scheduler.row(row)?.facts else { return false }
+        if !facts.isForced, let begin = facts.notBefore, begin > now { return true }
+        return isHeld(row, now: now)
+    }
+
     /// Whether a running row is held now and nobody waits for it.
     func isHeld(_ row: RowID, now: Timestamp) -> Bool {
         guard let volume = volumes[row.volume], let work = scheduler.row(row)?.facts else { return false }

@@ -54,6 +54,10 @@ extension Engine {
             // What is slowed down gains nothing by more connections, which others may need.
             parallelism: job.cancellation.pace == nil ? options.partsPerFile : 1,
             isAsPlanned: { [weak self] node in self?.state.inspect { $0.isAsPlanned(node, row.id) } ?? true },
+            isHeld: { [weak self] node in
+                let other = RowID(volume: row.id.volume, node: node.value)
+                return self?.state.inspect { $0.isHeldBack(other, now: .now()) } ?? false
+            },
             host: options.host,
             publish: { [weak self] in self?.publish($0, of: job) }
         )

@@ -43,8 +43,14 @@ extension RowWork {
         guard transfer.node != node.id else { return nil }
         let found = try journal { (journal) throws(JournalError) in try journal.node(transfer.node) }
         guard let owner = found, owner.path != transfer.key, session.transfer(of: owner)?.id == transfer.id,
-            goesOnElsewhere(transfer, owner), !isHeldByPerson(owner)
+            goesOnElsewhere(transfer, owner), !isHeldByPerson(owner), !settings.isHeld(owner.id)
         else { return nil }
+        // For as long as the old content is read it is not to be replaced under its name, which it need not be.
+        if transfer.phase != .committing, case .version(let version) = transfer.base,
+            session.readers.areWaitedFor(transfer.key, version)
+        {
+            return nil
+        }
         let isInCircle = try journal { (journal) throws(JournalError) in try journal.waits(owner.id, for: node.id) }
         return isInCircle ? nil : owner.id
     }

@@ -64,8 +64,8 @@ extension RowWork {
         do throws(WorkFailure) {
             try carryOut(transfer, node)
         } catch {
-            // A refusal is of the key that it has left.
-            guard case .store(let cause) = error, cause.isOfKey else { throw error }
+            // A refusal is of the key that it has left; and what is to go there may make the room that is missing.
+            guard case .store(let cause) = error, cause.isOfKey || cause.cause == .noSpace else { throw error }
             try TransferCleanup(work: self).settle(session.transfer(transfer.id) ?? transfer)
         }
     }

@@ -138,6 +138,8 @@ struct WorkSettings: Sendable {
     let parallelism: Int
     /// Whether a row is still to go by the rules, and at the time, that it was chosen by.
     let isAsPlanned: @Sendable (JournalNode) -> Bool
+    /// Whether another row is held by the rules, or by the time that was set for it.
+    var isHeld: @Sendable (NodeID) -> Bool = { _ in false }
     /// Names this machine in the names of conflict copies.
     let host: String
     /// Tells clients what happened.

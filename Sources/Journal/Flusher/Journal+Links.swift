@@ -170,8 +170,8 @@ extension Tables {
     /// file, and goes on there; what is on its way to the name that is given up is taken away.
     private func cancelFirst(_ row: JournalNode, _ heir: LinkedName) throws(JournalError) {
         let change = try change(nil, row.changedAt)
-        let kept = try node(at: heir.path)?.base ?? heir.base
-        if case .version = kept { try delete(row) }
+        // What the heir's row is to replace need not be of the file.
+        if case .version = heir.base { try delete(row) }
         if let left = try change.leaveLink(row.path, .absent) { try change.bury(row.path, left) }
     }
 }

@@ -229,8 +229,10 @@ extension Change {
     ) throws(JournalError) -> Bool {
         if case .file = remote { return true }
         if try tables.node(at: first.path) != nil { return true }
-        guard let row = try tables.node(at: heir.path) else { return true }
-        return row.kind != .hardLink || row.base != .absent
+        guard let row = try tables.node(at: heir.path), row.kind == .hardLink else { return true }
+        // What its row is to replace need not be of the file.
+        if case .version = heir.base { return true }
+        return false
     }
 
     /// The row of what the remote has of a file without one; nil where that is gone.
@@ -241,10 +243,9 @@ extension Change {
     ) throws(JournalError) -> JournalNode? {
         guard case .file(let version, let attributes, let target) = remote else { return nil }
         let isKnown = attributes != nil && attributes != FileAttributes.none
-        return try materialize(
-            first.path,
-            .file(version, isKnown ? attributes : row?.attributes ?? attributes, target: target)
-        )
+        // A row that was made without a look at the file knows none either.
+        let told = row.flatMap { $0.attributes.mode == 0 ? nil : $0.attributes }
+        return try materialize(first.path, .file(version, isKnown ? attributes : told ?? attributes, target: target))
     }
 }
 

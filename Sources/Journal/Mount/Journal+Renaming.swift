@@ -130,6 +130,7 @@ extension Change {
         if hasLinks, try tables.areOfOneFile(source, target) { return try tables.node(at: source) }
         var node = try materializeName(source, sourceRemote)
         let left = Observation(node)
+        if case .file = targetRemote {} else { try leaveLostName(target) }
         node.settle(at: target, try vacate(target, targetRemote), self)
         try tables.update(node)
         if hasLinks { try tables.moveLink(from: source, to: target, isUnsent: true) }
