@@ -101,11 +101,20 @@ package final class Catalog: Sendable {
                 let reason = files.areDistrusted ? "lacks what another process has learned" : "was deleted"
                 Log.notice("catalog", "\(files.path) \(reason); going on with a new one")
             }
+            let isAgain = files.areDistrusted && !state.store.isInMemory && monotonicSeconds() < state.retryAt
             state.store.giveUp(files)
             state.retryAt = monotonicSeconds() + Self.retryInterval
-            state.store = Self.replacement(for: state.store, at: files)
+            state.store =
+                (isAgain ? Self.memory(for: state.store) : nil) ?? Self.replacement(for: state.store, at: files)
             return state.store
         }
+    }
+
+    /// What takes the place of a file that was begun a moment ago and is marked: another process cannot use what this one
+    /// can, and would have each new file given up with all its listings whenever it notes something.
+    private static func memory(for old: CatalogStore) -> CatalogStore? {
+        let error = DatabaseError(.readOnly, "another process can neither write nor delete it")
+        return try? CatalogStore(inMemoryBecause: error, epoch: old.epoch + 1)
     }
 
     private static func replacement(for old: CatalogStore, at files: CatalogFiles) -> CatalogStore {

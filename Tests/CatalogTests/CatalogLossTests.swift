@@ -95,6 +95,23 @@ import Testing
         #expect(try !mount.look(at: ObjectKey("b")).isMissing)
     }
 
+    /// The flusher may have no right to write where the mount has it.
+    @Test func aProcessThatCannotWriteDoesNotCostAListingWithEachCommit() throws {
+        let place = try FailingPlace()
+        defer { place.end() }
+        let mount = try Catalog(directory: place.cache, marks: place.state)
+        place.failToWrite()
+        place.deletesNothing.update { $0 = true }
+        let flusher = try place.catalog()
+        place.disk.fail(nil)
+        for number in 0..<20 {
+            let path = ObjectKey("\(number)")
+            try flusher.committed(path, version: version("1"), metadata: nil, generation: 1, at: time)
+            _ = try mount.look(at: path)
+        }
+        #expect(flusher.isInMemory && mount.epoch == 1)
+    }
+
     /// A new file beside it would be deleted by whoever comes next.
     @Test func noFileIsBegunBesideAMarkThatStays() throws {
         let place = try FailingPlace()

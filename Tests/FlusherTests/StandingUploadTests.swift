@@ -233,6 +233,22 @@ import Testing
         #expect(left.isEmpty && scene.store.holds([b: scene.content]), "\(left)")
     }
 
+    /// Nothing would make room under its old name.
+    @Test func whereThereIsNoRoomNothingIsThrownAwayForNothing() throws {
+        let scene = try Scene("s3-multipart")
+        defer { scene.fixture.remove() }
+        try scene.move("a", "b")
+        let store = scene.store
+        store.state.withLock { $0.refusals["complete a"] = .noSpace }
+        let client = try scene.fixture.start()
+        _ = try client.call(.wake(volume: nil))
+        for _ in 0..<1000 where store.requests("complete") == 0 { usleep(10_000) }
+        store.state.withLock { $0.refusals = [:] }
+        #expect(try scene.fixture.flush(client, timeout: 30).isEmpty && store.holds([b: scene.content]))
+        #expect(store.bodyBytes == Self.size, "\(store.bodyBytes) bytes were sent")
+        try scene.fixture.stop(client)
+    }
+
     /// Both names are wanted by files that wait for each other.
     @Test func filesThatChangePlacesDoNotWaitForEver() throws {
         let scene = try Scene("s3-multipart", isNew: false)

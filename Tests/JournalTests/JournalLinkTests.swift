@@ -185,6 +185,20 @@ import Testing
         #expect(row.kind == .file && row.generation != nil && row.base == .version(fixture.old))
     }
 
+    /// What has changed places with another file stands over that one's object.
+    @Test func whatWasExchangedIsNotTakenForTheFile() throws {
+        try linkRemote("a", "b")
+        _ = try fixture.edit("a")
+        #expect(try arrive("a", fixture.new) == .settled)
+        let other = RemoteState.file(.tagged("y", 10), .file())
+        let copy = RemoteState.file(.tagged("copied", 10), .file())
+        try journal.exchange("b", "y", firstRemote: copy, secondRemote: other)
+        try journal.noteForeign(nil, atFirst: "a", attributes: .file())
+        let row = try fixture.row("y")
+        #expect(row.kind == .hardLink && row.base == .version(.tagged("y", 10)))
+        #expect(try journal.firstName(of: row) == .remote("a"))
+    }
+
     @Test(arguments: ["a file", "one of two names", "a folder"])
     func whatIsMovedWhereOthersTookAFileAwayIsAnother(_ kind: String) throws {
         try link("a", "b", fixture.remoteFile)

@@ -64,10 +64,17 @@ extension RowWork {
         do throws(WorkFailure) {
             try carryOut(transfer, node)
         } catch {
-            // A refusal is of the key that it has left; and what is to go there may make the room that is missing.
-            guard case .store(let cause) = error, cause.isOfKey || cause.cause == .noSpace else { throw error }
+            guard isOfLeftKey(error, transfer) else { throw error }
             try TransferCleanup(work: self).settle(session.transfer(transfer.id) ?? transfer)
         }
+    }
+
+    /// Whether what keeps an upload from its end is of the key that its row has left, so that it is to begin at the new one.
+    private func isOfLeftKey(_ failure: WorkFailure, _ transfer: Transfer) -> Bool {
+        guard case .store(let cause) = failure else { return false }
+        guard cause.cause == .noSpace else { return cause.isOfKey }
+        // The deletion of what is there may make the room that is missing.
+        return transfer.base != .absent
     }
 
     /// Whether an upload to a key that its row has left is brought to its end there.

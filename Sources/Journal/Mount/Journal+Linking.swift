@@ -261,7 +261,7 @@ extension Tables {
             LEFT JOIN node n ON n.parent = l.parent AND n.name = l.name WHERE TRUE
             """
         let choices = [
-            "\(others) AND l.content = ?2 AND n.id IS NULL", "\(others) AND n.kind = 0", "\(others) AND l.base <> 0",
+            "\(others) AND l.content = ?2 AND n.id IS NULL", "\(others) AND n.kind = 0", "\(others) AND l.base = 1",
             others,
         ]
         for choice in choices {

@@ -114,8 +114,8 @@ extension Tables {
     func exchangeLinks(_ one: ObjectKey, _ two: ObjectKey) throws(JournalError) {
         // No path has a zero byte, and nobody sees what is within a transaction.
         let aside = ObjectKey(bytes: two.bytes + [0])
-        try moveLink(from: one, to: aside)
-        try moveLink(from: two, to: one)
+        try moveLink(from: one, to: aside, isUnsent: true)
+        try moveLink(from: two, to: one, isUnsent: true)
         try moveLink(from: aside, to: two)
     }
 }
