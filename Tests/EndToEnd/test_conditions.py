@@ -15,7 +15,7 @@ import pytest
 
 from harness.held import PATIENCE, expect_all_held, expect_done, keys
 from harness.machine import NETWORK_MANAGER, NEW_PROFILES, OLD_PROFILES, add_connection, write_supplies
-from harness.processes import run, wait_until
+from harness.processes import listens, run, wait_until
 from harness.trees import write_file
 
 MIB = 1 << 20
@@ -295,7 +295,7 @@ def test_without_any_route_uploads_wait_for_one(client, instance, proxy, stack):
     )
     stack.callback(flusher.wait)
     stack.callback(flusher.kill)
-    wait_until(lambda: os.path.exists(instance.directory("run/control.sock")), PATIENCE, "the flusher")
+    wait_until(lambda: listens(instance.directory("run/control.sock")), PATIENCE, "the flusher")
     mount = instance.mount("s3://bucket", endpoint=proxy.url.replace("127.0.0.1", "0.0.0.0"))
     write_small(mount)
     expect_all_held(instance, "offline")

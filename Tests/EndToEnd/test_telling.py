@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from harness.held import expect_held
 from harness.machine import PYTHON
-from harness.processes import run, wait_until
+from harness.processes import listens, run, wait_until
 from harness.trees import all_keys, random_bytes, write_file
 
 
@@ -47,7 +47,7 @@ def test_metrics_are_served_on_a_socket(instance, mount):
     path = os.path.join(instance.folder, "metrics.sock")
     instance.configure(metrics_listen=path)
     mount = mount.mount_again()
-    wait_until(lambda: os.path.exists(path), 20, "the socket")
+    wait_until(lambda: listens(path), 20, "the socket")
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     instance.run("policy", "set", "metered=yes")
     for number in range(3):
@@ -285,7 +285,7 @@ def desktop(folder, stack, instance):
     daemon = subprocess.Popen(["dbus-daemon", "--session", f"--address={address}", "--nofork", "--nopidfile"],
                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     stack.callback(lambda: (daemon.kill(), daemon.wait(10)))
-    wait_until(lambda: os.path.exists(os.path.join(folder, "session.sock")), 20, "the session bus")
+    wait_until(lambda: listens(os.path.join(folder, "session.sock")), 20, "the session bus")
     environment = os.environ | {"DBUS_SESSION_BUS_ADDRESS": address}
     log = os.path.join(folder, "notifications.log")
     service = subprocess.Popen([PYTHON, "-m", "dbusmock", "--session", "--template", "notification_daemon", "-l", log],

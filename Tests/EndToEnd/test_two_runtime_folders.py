@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness.processes import command_line, kill, wait_until
+from harness.processes import command_line, kill, listens, wait_until
 from harness.trees import write_file
 
 
@@ -71,7 +71,7 @@ def test_another_takes_the_place_of_a_killed_one(instance, mount, waiting, other
 
 def test_it_is_found_again_when_its_runtime_folder_was_deleted(instance, mount, waiting, other, proxy):
     shutil.rmtree(instance.directory("run"))
-    wait_until(lambda: os.path.exists(os.path.join(instance.directory("run"), "control.sock")), 10, "a new socket")
+    wait_until(lambda: listens(os.path.join(instance.directory("run"), "control.sock")), 10, "a new socket")
     assert instance.flusher_pid() == waiting
     assert f"pid {waiting}" in instance.run("status", env=other).stdout
     proxy.online()

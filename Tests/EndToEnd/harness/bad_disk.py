@@ -38,15 +38,21 @@ class BadDisk(LoopDisk):
         run(["truncate", "-s", str(size), bytes])
         os.makedirs(point)
         self.server = self._start("nbdkit", "-f", "-U", socket, "--filter=error", "file", bytes, *self.how)
-        wait_until(lambda: os.path.exists(socket), 20, "nbdkit")
         self.client = self._start("nbdfuse", f"{point}/disk", "--unix", socket)
-        image = os.path.join(point, "disk")
-        wait_until(lambda: os.path.exists(image), 20, "nbdfuse")
-        return image
+        return os.path.join(point, "disk")
 
     def _start(self, name, *words):
+        """Starts it and waits until it is ready, when it writes its pid: a socket is there before anybody listens at it."""
+        ready = os.path.join(self.folder, f"{name}.pid")
         with open(os.path.join(self.folder, f"{name}.err"), "wb") as errors:
-            return subprocess.Popen([find_tool(name), *words], stdin=subprocess.DEVNULL, stderr=errors, start_new_session=True)
+            process = subprocess.Popen(
+                [find_tool(name), "-P", ready, *words], stdin=subprocess.DEVNULL, stderr=errors, start_new_session=True
+            )
+        wait_until(lambda: os.path.exists(ready) or process.poll() is not None, 60, name)
+        if process.poll() is not None:
+            with open(errors.name, errors="replace") as file:
+                raise Failure(f"{name} ended with {process.returncode}: {file.read()}")
+        return process
 
     def fail(self):
         with open(self.trigger, "w"):

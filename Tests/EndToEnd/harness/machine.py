@@ -4,11 +4,10 @@
 
 import contextlib
 import os
-import socket
 import signal
 import subprocess
 
-from .processes import run, wait_until
+from .processes import listens, run, wait_until
 
 # Debian's python3-dbusmock is there for Debian's own interpreter.
 PYTHON = "/usr/bin/python3"
@@ -80,12 +79,7 @@ class Bus:
             ["dbus-daemon", f"--config-file={configuration}", "--nofork", "--nopidfile"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
         )
-        wait_until(self.listens, 10, "the bus")
-
-    def listens(self):
-        """The socket is there a moment before anybody listens at it."""
-        with socket.socket(socket.AF_UNIX) as client:
-            return client.connect_ex(self.socket) == 0
+        wait_until(lambda: listens(self.socket), 20, "the bus")
 
     def gdbus(self, verb, *words):
         return run(["gdbus", verb, "--system", *words], env=self.environment).stdout

@@ -4,6 +4,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -16,7 +17,11 @@ class Failure(AssertionError):
 
 
 def wait_until(condition, timeout=30, what="the condition", interval=0.05):
-    """Calls `condition` until it is true and returns its value; fails after `timeout` seconds that the machine ran."""
+    """Calls `condition` until it is true and returns its value; fails after `timeout` seconds that the machine ran.
+
+    From ten seconds on it waits three times as long: what is still to come is only late, as the machine has others to serve.
+    """
+    timeout *= 3 if timeout >= 10 else 1
     deadline = CLOCK.now() + timeout
     while True:
         is_over = CLOCK.is_over(deadline)
@@ -66,6 +71,12 @@ def communicate(process, timeout):
 def shell(script, cwd=None, timeout=60, check=True, env=None):
     """Runs a bash script that stops at its first error."""
     return run(["bash", "-euo", "pipefail", "-c", script], cwd=cwd, timeout=timeout, check=check, env=env)
+
+
+def listens(path):
+    """Whether somebody listens at a socket in the file system, which is there a moment before."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(path) == 0
 
 
 def is_alive(pid):

@@ -12,7 +12,7 @@ import threading
 
 from .injection import Injection
 from .instance import detach
-from .processes import Failure, run, wait_until
+from .processes import Failure, listens, run, wait_until
 from .trees import all_keys, fingerprint, random_bytes, write_file
 
 MIB = 1 << 20
@@ -184,7 +184,7 @@ class Round:
     def start_flusher(self, environment):
         self.start(["flusher", "--foreground", "--exit-when-idle", "600"], environment)
         socket = os.path.join(self.instance.directory("run"), "control.sock")
-        wait_until(lambda: os.path.exists(socket) or self.has_ended(), 20, "the flusher")
+        wait_until(lambda: listens(socket) or self.has_ended(), 20, "the flusher")
 
     def start_mount(self, environment):
         """Mounts with the process in the foreground; it may be killed before it answers."""
