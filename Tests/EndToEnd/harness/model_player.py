@@ -4,6 +4,7 @@
 
 import collections
 import contextlib
+import decimal
 import errno
 import hashlib
 import os
@@ -305,9 +306,23 @@ class Player:
         require(not extra and not missing, "the remote has", extra, "and lacks", missing)
         for key, data in wanted.items():
             self._compare_object(key, found[key], bytes(data))
+        for path, node in self.model.paths().items():
+            self._compare_metadata(path + "/" if node.kind == stat.S_IFDIR else path, node)
         require(self.instance.conflicts() == 0, "there are conflicts")
         uploads = self.client.list_multipart_uploads(Bucket=self.bucket).get("Uploads", [])
         require(uploads == [], "unfinished uploads are left", uploads)
+
+    def _compare_metadata(self, key, node):
+        """What others made, and nobody changed here, has none: it is then what the mount says of such objects."""
+        metadata = self.client.head_object(Bucket=self.bucket, Key=key)["Metadata"]
+        if node.kind != stat.S_IFLNK:
+            mode, found = node.kind | node.mode, int(metadata.get("mode", stat.S_IFREG | 0o666 & ~UMASK))
+            require(found == mode, key, "at the remote has the mode", oct(found), "and not", oct(mode))
+            owner = int(metadata.get("uid", os.geteuid())), int(metadata.get("gid", os.getegid()))
+            require(owner == node.owner, key, "at the remote belongs to", owner, "and not to", node.owner)
+        if node.kind == stat.S_IFREG and "mtime" in metadata:
+            time = int(decimal.Decimal(metadata["mtime"]) * 1_000_000_000)
+            require(time == node.mtime[0], key, "at the remote was changed at", time, "and not at", node.mtime[0])
 
     def _compare_object(self, key, item, data):
         tag = item["ETag"].strip('"')
