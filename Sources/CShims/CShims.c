@@ -142,6 +142,7 @@ int moorage_disable_core_dumps(void) {
 
 int moorage_set_thread_name(const char *name) { return prctl(PR_SET_NAME, name, 0, 0, 0); }
 int64_t moorage_get_thread_id(void) { return (int64_t)syscall(SYS_gettid); }
+const char *moorage_signal_name(int signal) { return sigabbrev_np(signal); }
 ssize_t moorage_getrandom(void *buffer, size_t length) { return getrandom(buffer, length, 0); }
 
 int moorage_peer_credentials(int fd, uint32_t *uid, int32_t *pid) {

@@ -152,25 +152,22 @@ package struct FlusherLauncher: Sendable {
 
 /// A flusher we started: collects its exit status, so that it leaves no zombie.
 private final class SpawnedFlusher: Sendable {
-    private let status: Monitor<Int32?>
+    private let end: Monitor<ProcessEnd?>
 
     init(pid: Int32) throws(SystemError) {
-        let status = Monitor<Int32?>(nil)
-        self.status = status
+        let end = Monitor<ProcessEnd?>(nil)
+        self.end = end
         try Thread.detached(name: "reap", stackSize: 128 << 10) {
             var code: Int32 = 0
             while waitpid(pid, &code, 0) == -1, errno == EINTR {}
-            status.update { $0 = code }
+            end.update { $0 = ProcessEnd(waitStatus: code) }
         }
     }
 
-    var hasEnded: Bool { status.inspect { $0 != nil } }
+    var hasEnded: Bool { end.inspect { $0 != nil } }
 
     /// How it failed; nil while it runs and when it ended well, as one does that finds another in its place.
     var failure: String? {
-        status.inspect { $0 }.flatMap { code in
-            guard code != 0 else { return nil }
-            return code & 0x7F == 0 ? "it ended with status \(code >> 8)" : "it was killed by signal \(code & 0x7F)"
-        }
+        end.inspect { $0 }.flatMap { $0 == .exited(0) ? nil : "it \($0)" }
     }
 }

@@ -69,6 +69,8 @@ int moorage_disable_core_dumps(void);
 int moorage_memfd(const char *_Nonnull name);
 int moorage_set_thread_name(const char *_Nonnull name);
 int64_t moorage_get_thread_id(void);
+/// A signal's name without SIG (sigabbrev_np(3)), NULL where it has none.
+const char *_Nullable moorage_signal_name(int signal);
 /// accept4(2) with SOCK_CLOEXEC: no child process that another thread starts meanwhile inherits the connection.
 ///
 /// `address` has room for `length` bytes, which becomes its length.

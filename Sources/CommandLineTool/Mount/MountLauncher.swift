@@ -17,9 +17,10 @@ struct MountLauncher {
 
     /// Returns when the mount answers, with a note for people where there is one.
     func launch() throws(CommandFailure) -> String? {
+        let pid: Int32
         let output: [UInt8]
         do {
-            output = try spawnAndRead()
+            (pid, output) = try spawnAndRead()
         } catch {
             throw CommandFailure("mount: \(request.remote): \(error.description)")
         }
@@ -27,11 +28,20 @@ struct MountLauncher {
         case .ready(let note): return note
         case .failed(let failure): throw failure
         case nil:
-            throw CommandFailure("mount: \(request.remote): its process ended without a word; see \(log)")
+            throw CommandFailure("mount: \(request.remote): \(silence(of: pid))")
         }
     }
 
-    private func spawnAndRead() throws(SystemError) -> [UInt8] {
+    /// Says what became of a process that told nothing, as one does that is killed or crashes.
+    private func silence(of pid: Int32) -> String {
+        // The pipe is closed a moment before the process is gone, which takes long where a thread waits for a disk.
+        let end = ProcessEnd.of(pid, within: 10)
+        let story = end.map { "its process \($0)" } ?? "its process \(pid) says nothing any more"
+        let size = ((try? FileStatus.of(log)) ?? nil)?.size ?? 0
+        return "\(story) before the mount was ready" + (size > 0 ? "; see \(log)" : "")
+    }
+
+    private func spawnAndRead() throws(SystemError) -> (pid: Int32, output: [UInt8]) {
         var ends: [Int32] = [-1, -1]
         guard pipe(&ends) == 0 else { throw SystemError.last("pipe") }
         let reading = FileDescriptor(owning: ends[0])
@@ -42,14 +52,14 @@ struct MountLauncher {
         var arguments = ["mount", "--foreground", "--ready-fd", "3"]
         for option in options { arguments += ["-o", option] }
         arguments += ["--", request.remote, request.mountpoint]
-        _ = try ChildProcess.spawnDetached(
+        let pid = try ChildProcess.spawnDetached(
             try ChildProcess.executablePath(),
             arguments,
             errors: logFile.raw,
             inherit: [(ours: writing.raw, theirs: 3)]
         )
         writing.close()
-        return try readAll(reading)
+        return (pid, try readAll(reading))
     }
 
     private func readAll(_ descriptor: borrowing FileDescriptor) throws(SystemError) -> [UInt8] {
