@@ -35,6 +35,7 @@ enum FlusherCommand {
         yieldToOthers()
         if arguments.has("verbose") { Log.level = .debug }
         Log.keepShort(LogFile(instance.directories.flusherLog))
+        LostPage.tellOfIt()
         var options = FlusherOptions(
             directories: instance.directories,
             exitWhenIdle: idle,

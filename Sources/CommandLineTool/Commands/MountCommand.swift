@@ -73,6 +73,7 @@ enum MountCommand {
         json: Bool
     ) throws(CommandFailure) -> Int32 {
         Log.keepShort(LogFile(instance.directories.mountLog(request.volume.id)))
+        LostPage.tellOfIt()
         let parent = Parent(descriptor: ready)
         do throws(CommandFailure) {
             try takeSignals(request, parent)

@@ -64,6 +64,9 @@ package enum Log {
     }
     package static func error(_ area: String, _ message: @autoclosure () -> String) { write(.error, area, message) }
 
+    /// What lines begin with by which the journal knows their level; empty when they go elsewhere.
+    static func mark(_ level: LogLevel) -> String { isJournal.load(ordering: .relaxed) ? "<\(level.priority)>" : "" }
+
     /// A line as it is written.
     package static func line(
         _ level: LogLevel,
