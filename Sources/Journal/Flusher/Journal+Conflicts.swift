@@ -172,7 +172,7 @@ extension Tables {
     ///
     /// By a row's name a mount knows that what it shows is still the same: with the old one it would mix the pages
     /// of the old content with those of the new.
-    fileprivate func makeAnother(_ row: inout JournalNode) throws(JournalError) {
+    func makeAnother(_ row: inout JournalNode) throws(JournalError) {
         try connection.run("DELETE FROM node WHERE id = ?", [.integer(row.id.value)])
         row.sequence = try nextSequence()
         row.id = try insert(row)

@@ -159,20 +159,36 @@ extension Tables {
             return true
         }
         // An edit is undone.
-        guard row.base == .absent, let heir = try heir(of: link) else { return false }
+        guard row.base == .absent || isOverAnother(row, link), let heir = try heir(of: link) else { return false }
         try cancelFirst(row, heir)
         return true
     }
 
-    /// Gives up the row of a first name by which the remote has nothing: the file goes on by another of its names.
+    /// Whether what the remote has by a first name is another file's object, which the row is to replace.
+    ///
+    /// Without the row the object would be taken for what others made of the file, and be copied over its other names.
+    private func isOverAnother(_ row: JournalNode, _ link: LinkedName) -> Bool {
+        guard case .version(let version) = row.base, link.base.isOther(than: version) else { return false }
+        // Others changed the file itself while only its attributes are new here.
+        if let source = row.generation?.wholeRemote, source.key == row.path, source.version.isSame(as: version) {
+            return false
+        }
+        return true
+    }
+
+    /// Gives up the row of a first name by which the remote has nothing of the file, which goes on by another of its names.
     ///
     /// What the remote has by that is what the file was. Where it has nothing, what was to be sent is all that there is of the
-    /// file, and goes on there; what is on its way to the name that is given up is taken away.
+    /// file, and goes on there; what is on its way to the name that is given up is taken away, or ended where that has another
+    /// file's object, which stays.
     private func cancelFirst(_ row: JournalNode, _ heir: LinkedName) throws(JournalError) {
         let change = try change(nil, row.changedAt)
         // What the heir's row is to replace need not be of the file.
         if case .version = heir.base { try delete(row) }
-        if let left = try change.leaveLink(row.path, .absent) { try change.bury(row.path, left) }
+        guard let left = try change.leaveLink(row.path, .absent) else { return }
+        if left.base == .absent { return try change.bury(row.path, left) }
+        // By another name of its own the row does not bring an upload to its end where that would replace the object.
+        if var moved = try node(row.id), try isTransferRunning(at: row.path) { try makeAnother(&moved) }
     }
 }
 

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+import Base
+import Journal
+import Testing
+
+/// A file with several names, whose first one stands over another file's object, is given up there.
+extension JournalLinkTests {
+    private var other: ObjectVersion { .tagged("y", 10) }
+    private var otherFile: RemoteState { .file(other, .file()) }
+
+    /// Moves `a` over `y`, which the remote has.
+    private func moveOver() throws {
+        try journal.rename(from: "a", to: "y", sourceRemote: fixture.remoteFile, targetRemote: otherFile)
+    }
+
+    /// Gives a file wholly other content, which is synced.
+    private func rewrite(_ path: ObjectKey, _ version: ObjectVersion? = nil) throws {
+        let node = try journal.beginWriting(at: path, remote: .file(version ?? fixture.old, .file()))
+        let generation = try #require(node.generation)
+        var content = generation.content
+        content.truncate(to: 0)
+        _ = try fixture.put(node, "other")
+        content.write(ByteRange(offset: 0, count: 5))
+        try journal.seal(node.id, generation.id, content: content, modified: nil)
+        try fixture.synchronize()
+    }
+
+    /// Cancels `y`, and looks at it.
+    private func cancelOther() throws {
+        #expect(try journal.cancel(fixture.row("y").id))
+        try journal.noteForeign(other, atFirst: "y", attributes: .file())
+        #expect(try journal.node(at: "y") == nil && journal.linkedName(at: "y") == nil)
+    }
+
+    @Test(arguments: ["moved", "rewritten", "exchanged"])
+    func aFileIsNotTheObjectThatItWasToReplace(_ how: String) throws {
+        try linkRemote("a", "c")
+        switch how {
+        case "moved":
+            try moveOver()
+            try fixture.save("a", "new")
+        case "rewritten":
+            try moveOver()
+            try rewrite("y")
+        default:
+            try journal.exchange("a", "y", firstRemote: fixture.remoteFile, secondRemote: otherFile)
+            try rewrite("y")
+        }
+        try cancelOther()
+        #expect(try journal.linkedName(at: "c")?.isFirst == true && journal.node(at: "c") == nil)
+        #expect(try fixture.row("a").base == .version(fixture.old), "as it was")
+    }
+
+    /// Its other name is one of which the remote has no copy, but an object that is to be replaced, or nothing.
+    @Test(arguments: [true, false]) func whatIsNowhereElseGoesOnByTheOtherName(isBegun: Bool) throws {
+        try link("a", "c", fixture.remoteFile)
+        try moveOver()
+        try rewrite("y")
+        let transfer = isBegun ? try fixture.begin("y") : nil
+        let generation = try fixture.row("y").generation?.id
+        try cancelOther()
+        let row = try fixture.row("c")
+        #expect(row.kind == .file && row.base == .absent && row.generation?.id == generation)
+        #expect(try journal.linkedName(at: "c")?.isFirst == true)
+        // What is on its way to the other object is not brought to its end there.
+        let left = try journal.transfers()
+        #expect(left.map(\.transfer.id) == [transfer?.id].compactMap(\.self) && left.allSatisfy { $0.fate == .gone })
+    }
+
+    /// The first name was given to one that had changed places with another file: what the remote has there is for its row to say.
+    @Test func anHeirIsNotTheObjectThatItChangedPlacesWith() throws {
+        try linkRemote("a", "b")
+        try link("a", "c", fixture.remoteFile)
+        let copy = try #require(try journal.copyLink(fixture.row("c"), from: "a", fixture.old, .file()))
+        #expect(try arrive("c", .tagged("copied", 10), .copy) == .settled && copy.path == "c")
+        _ = try fixture.edit("a")
+        #expect(try arrive("a", fixture.new) == .settled)
+        _ = try journal.copyLink(fixture.row("b"), from: "a", fixture.new, .file())
+        #expect(try arrive("b", fixture.new, .copy) == .settled)
+        try journal.exchange("b", "y", firstRemote: .file(fixture.new, .file()), secondRemote: otherFile)
+        try rewrite("a", fixture.new)
+        #expect(try journal.heir(of: "a") == "y")
+        try journal.remove(at: "a", remote: .file(fixture.new, .file()))
+        try cancelOther()
+        #expect(try journal.linkedName(at: "c")?.isFirst == true && journal.node(at: "c") == nil)
+    }
+
+    /// What others make of the file while only its attributes change here is the file's new content.
+    @Test func whatOthersMadeOfTheFileIsTheFileWhenItsAttributesAreCancelled() throws {
+        try linkRemote("a", "b")
+        try journal.setAttributes(at: "a", remote: fixture.remoteFile, AttributeChanges(permissions: 0o600))
+        _ = try journal.rebase(fixture.row("a"), onto: .version(fixture.new))
+        #expect(try journal.cancel(fixture.row("a").id))
+        #expect(try journal.linked(at: "b")?.first == "a")
+        try journal.noteForeign(fixture.new, atFirst: "a", attributes: .file())
+        #expect(try fixture.row("b").kind == .hardLink)
+    }
+
+    @Test func anEditThatIsCancelledLeavesTheNames() throws {
+        try linkRemote("a", "b")
+        try rewrite("a")
+        #expect(try journal.cancel(fixture.row("a").id))
+        #expect(try journal.linked(at: "b")?.first == "a" && fixture.paths().isEmpty)
+    }
+}
