@@ -105,3 +105,17 @@ extension JournalLinkTests {
         #expect(try journal.linked(at: "b")?.first == "a" && fixture.paths().isEmpty)
     }
 }
+
+/// What is left of a file with several names in a damaged journal.
+extension JournalLinkTests {
+    /// A name that changed places with another file stands over that one's object: without its row nothing tells so.
+    @Test func aNameWhoseRowIsLostIsNotTheObjectOfAnother() throws {
+        try linkRemote("a", "b")
+        let copy = RemoteState.file(.tagged("copied", 10), .file())
+        try journal.exchange("b", "y", firstRemote: copy, secondRemote: otherFile)
+        #expect(try journal.linked(at: "y")?.first == "a")
+        try fixture.damage("UPDATE node SET kind = 77")
+        try fixture.recover()
+        #expect(try journal.node(at: "y") == nil && journal.linkedName(at: "y") == nil)
+    }
+}

@@ -32,8 +32,13 @@ extension Recovery {
         if try tables.linkCount(of: file) == 1 { try tables.forgetLinks(of: file) }
     }
 
+    /// Whether a name still shows its file: by its row, or by what the remote has there.
+    ///
+    /// A further name without a row is a copy that is known. Where the row alone told what the remote has, and was lost, that
+    /// may be another file's object.
     private func isThere(_ link: LinkedName) throws(JournalError) -> Bool {
         if let row = try tables.node(at: link.path) { return row.kind != .tombstone && row.kind != .directory }
+        if !link.isFirst, link.base == .unknown { return false }
         return link.base != .absent
     }
 
