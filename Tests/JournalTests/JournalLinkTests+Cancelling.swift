@@ -106,7 +106,7 @@ extension JournalLinkTests {
     }
 }
 
-/// What is left of a file with several names in a damaged journal.
+/// What is left of a file with several names in a damaged journal, and by what name it goes on.
 extension JournalLinkTests {
     /// A name that changed places with another file stands over that one's object: without its row nothing tells so.
     @Test func aNameWhoseRowIsLostIsNotTheObjectOfAnother() throws {
@@ -117,5 +117,22 @@ extension JournalLinkTests {
         try fixture.damage("UPDATE node SET kind = 77")
         try fixture.recover()
         #expect(try journal.node(at: "y") == nil && journal.linkedName(at: "y") == nil)
+    }
+
+    /// Others took the first name away; the copy that was moved, and is still to be sent by its new name, is the file then.
+    @Test func aCopyOfASymbolicLinkThatIsMovedIsTheHeir() throws {
+        let (text, attributes) = (ObjectVersion.tagged("text", 1), FileAttributes.link)
+        let remote = RemoteState.file(text, attributes, target: "t")
+        let names: [ObjectKey] = ["s2", "m"]
+        for name in names {
+            _ = try journal.link("s", to: name, attributes: .link, sourceRemote: remote, targetRemote: .absent)
+            guard name == "s2" else { continue }
+            #expect(try journal.copyLink(fixture.row(name), from: "s", text, .link) != nil)
+            #expect(try arrive(name, text, .copy) == .settled)
+            try journal.rename(from: name, to: "z", sourceRemote: remote, targetRemote: .absent)
+        }
+        #expect(try fixture.row("z").kind == .symbolicLink && journal.heir(of: "s") == "z")
+        try journal.noteForeign(nil, atFirst: "s", attributes: .link)
+        #expect(try journal.linked(at: "z") == nil && journal.linkedName(at: "z")?.isFirst == true)
     }
 }

@@ -260,9 +260,11 @@ extension Tables {
             FROM (SELECT * FROM link WHERE file = ?1 AND first = 0 LIMIT \(Self.candidates)) l
             LEFT JOIN node n ON n.parent = l.parent AND n.name = l.name WHERE TRUE
             """
+        // The rows with content of their own.
+        let content = "\(NodeKind.file.rawValue), \(NodeKind.symbolicLink.rawValue)"
         let choices = [
-            "\(others) AND l.content = ?2 AND n.id IS NULL", "\(others) AND n.kind = 0", "\(others) AND l.base = 1",
-            others,
+            "\(others) AND l.content = ?2 AND n.id IS NULL", "\(others) AND n.kind IN (\(content))",
+            "\(others) AND l.base = 1", others,
         ]
         for choice in choices {
             let sql = "SELECT l.parent, l.name \(choice) LIMIT 1"
