@@ -249,6 +249,23 @@ import Testing
         try scene.fixture.stop(client)
     }
 
+    /// A small file may find the room that the large one of before does not.
+    @Test func whereThereIsNoRoomAFileOfTheOldNameDoesNotWait() throws {
+        let scene = try Scene("s3-multipart")
+        defer { scene.fixture.remove() }
+        try scene.move("a", "b")
+        try scene.fixture.write("a", [7, 7])
+        let store = scene.store
+        store.state.withLock { $0.refusals["complete a"] = .noSpace }
+        let client = try scene.fixture.start()
+        _ = try client.call(.wake(volume: nil))
+        for _ in 0..<1000 where store.requests("abort") == 0 { usleep(10_000) }
+        #expect(store.requests("abort") == 1, "what has no room still takes some, and keeps the other one waiting")
+        store.state.withLock { $0.refusals = [:] }
+        #expect(try scene.fixture.flush(client, timeout: 30).isEmpty && store.holds([a: [7, 7], b: scene.content]))
+        try scene.fixture.stop(client)
+    }
+
     /// Both names are wanted by files that wait for each other.
     @Test func filesThatChangePlacesDoNotWaitForEver() throws {
         let scene = try Scene("s3-multipart", isNew: false)

@@ -64,17 +64,19 @@ extension RowWork {
         do throws(WorkFailure) {
             try carryOut(transfer, node)
         } catch {
-            guard isOfLeftKey(error, transfer) else { throw error }
+            guard try isOfLeftKey(error, transfer) else { throw error }
             try TransferCleanup(work: self).settle(session.transfer(transfer.id) ?? transfer)
         }
     }
 
     /// Whether what keeps an upload from its end is of the key that its row has left, so that it is to begin at the new one.
-    private func isOfLeftKey(_ failure: WorkFailure, _ transfer: Transfer) -> Bool {
+    private func isOfLeftKey(_ failure: WorkFailure, _ transfer: Transfer) throws(WorkFailure) -> Bool {
         guard case .store(let cause) = failure else { return false }
         guard cause.cause == .noSpace else { return cause.isOfKey }
-        // The deletion of what is there may make the room that is missing.
-        return transfer.base != .absent
+        // The deletion of what is there may make the room that is missing; and for what is to come there may be enough.
+        if transfer.base != .absent { return true }
+        let next = try journal { (journal) throws(JournalError) in try journal.node(at: transfer.key) }
+        return next?.isTombstone == false
     }
 
     /// Whether an upload to a key that its row has left is brought to its end there.
