@@ -10,6 +10,8 @@ internal import Platform
 /// What is known of the remote's names, as of one catalog: when that is lost, nothing that was concluded holds.
 struct Knowledge: Sendable {
     let epoch: Int
+    /// The journal's change counter, where the catalog is in memory and has not been told of the rows that went since.
+    var journal: Int64?
 }
 
 extension FileSystem {
@@ -18,14 +20,15 @@ extension FileSystem {
     /// The cache may be deleted or fail at any moment. The catalog is then empty, which does not mean that the remote
     /// is: the folders are listed anew first, and what was begun with the old catalog is begun again. `body` hands its
     /// argument to ``RemoteView/state(of:as:)``, which makes sure of that in the journal's transaction. From the second
-    /// time on the attributes of the folders, and of what is at `path`, are known too.
+    /// time on the attributes of the folders, and of what is at `path`, are known too. A catalog in memory is believed the
+    /// last time even when the journal has changed meanwhile, as it does all the time while much is sent.
     func knowing<Value>(
         _ folders: [InodeNumber],
         and path: ObjectKey? = nil,
         _ body: (Knowledge) throws(FileError) -> Value
     ) throws(FileError) -> Value {
         for attempt in 0..<4 {
-            let knowledge = view.knowledge
+            let knowledge = attempt < 3 ? view.knowledgeOfThisMoment : view.knowledge
             do throws(FileError) {
                 for folder in folders { try know(folder) }
                 if attempt > 0 {
@@ -128,6 +131,12 @@ extension RemoteView {
 
     var knowledge: Knowledge { Knowledge(epoch: catalog.epoch) }
 
+    /// The same, which ends with the next change of the journal where the catalog does not learn of it.
+    var knowledgeOfThisMoment: Knowledge {
+        let epoch = catalog.epoch
+        return Knowledge(epoch: epoch, journal: catalog.isInMemory ? try? journal.changeCounter() : nil)
+    }
+
     /// Whether a folder was ever listed in this catalog, which all commits are noted in.
     func isListed(_ folder: ObjectKey) throws(DatabaseError) -> Bool {
         if catalog.isInMemory { return false }
@@ -194,6 +203,10 @@ extension RemoteView {
     func confirm(_ knowledge: Knowledge) throws(DatabaseError) {
         guard catalog.epoch == knowledge.epoch else {
             throw DatabaseError(.other, "the catalog was lost meanwhile; it is learned anew")
+        }
+        guard let counter = knowledge.journal else { return }
+        guard try journal.changeCounter() == counter else {
+            throw DatabaseError(.incomplete, "the catalog, which is in memory, may lack what was sent meanwhile")
         }
     }
 }

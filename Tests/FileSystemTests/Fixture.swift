@@ -24,12 +24,15 @@ final class Volume {
     private let cacheSize: Int64
 
     /// With an age of 0 every look asks the remote.
+    ///
+    /// A catalog in memory is that of a disk that cannot be written to: other processes tell it nothing.
     init(
         metadataAge: Double = 0,
         disk: DiskSync = DiskSync(),
         longestPath: Int = 1_024,
         usesServerModificationTime: Bool = false,
-        cacheSize: Int64 = 10 << 30
+        cacheSize: Int64 = 10 << 30,
+        isCatalogInMemory: Bool = false
     ) throws {
         self.disk = disk
         self.cacheSize = cacheSize
@@ -41,6 +44,8 @@ final class Volume {
             longestPath: longestPath
         )
         folder = "/tmp/moorage-volume-" + Randomness.hexadecimal(bytes: 8)
+        // A folder in the place of its file is nothing that a database can be made of.
+        if isCatalogInMemory { try Files.makeDirectories(folder + "/cache/catalog.sqlite/in/the/way") }
         catalog = try Catalog(directory: folder + "/cache")
         journal = try Journal(directory: folder + "/state", disk: disk)
         files = try Self.fileSystem(folder, store, journal, catalog, options, cacheSize)

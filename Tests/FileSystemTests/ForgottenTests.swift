@@ -6,6 +6,7 @@ import Catalog
 import FileSystem
 import Journal
 import ObjectStore
+import Platform
 import Testing
 
 /// What is done to names while the catalog has forgotten what belongs to them: the cache may be deleted at any time.
@@ -41,5 +42,31 @@ import Testing
         try volume.catalog.clear()
         _ = try volume.files.setAttributes(number, AttributeChanges(uid: 9), size: nil)
         #expect(try volume.journal.node(at: ObjectKey("a"))?.attributes.mode == 0o100600)
+    }
+
+    /// While the catalog is in memory the flusher does not tell it what it has sent, and the row that told is gone.
+    @Test func aFileThatIsSentWhileItsFolderMovesMovesWithIt() throws {
+        let volume = try Volume(metadataAge: 60, isCatalogInMemory: true)
+        try #require(volume.catalog.isInMemory)
+        volume.store.set("d/old", [1])
+        _ = try volume.number("d")
+        try volume.close(volume.create("d/x"))
+        let node = try #require(try volume.journal.node(at: ObjectKey("d/x")))
+        nonisolated(unsafe) let others = volume
+        let isSent = Monitor(false)
+        volume.store.state.update { state in
+            state.afterTree = {
+                do {
+                    try others.upload(node, [], isTold: false)
+                    isSent.update { $0 = true }
+                } catch {
+                    Issue.record("\(error)")
+                }
+            }
+        }
+        try volume.rename("d", "e")
+        #expect(isSent.inspect { $0 }, "the test proves nothing")
+        #expect(try volume.names("e") == ["old", "x"])
+        #expect(try volume.names("") == ["e"])
     }
 }

@@ -31,6 +31,8 @@ final class MemoryStore: ObjectStore {
         /// How many of them there were, and how many were cancelled.
         var held = 0
         var cancelled = 0
+        /// Happens once, after the next listing of a whole tree.
+        var afterTree: (@Sendable () -> Void)?
     }
 
     let state = Monitor(State())
@@ -90,6 +92,7 @@ final class MemoryStore: ObjectStore {
     }
 
     func list(_ folder: ObjectKey, recursive: Bool, continuation: String?) throws(StoreError) -> ListingPage {
+        defer { if recursive { state.update { $0.afterTree.take() }?() } }
         _ = state.wait { state -> Bool? in
             if state.pagesLeft == 0, !state.isUnreachable { return nil }
             state.pagesLeft = state.pagesLeft.map { max(0, $0 - 1) }

@@ -260,21 +260,24 @@ extension Volume {
 
     /// Ends a row as the flusher does after its upload: the catalog first, then the journal.
     ///
-    /// `meanwhile` happens after it has begun.
-    func upload(_ node: JournalNode, _ content: [UInt8], meanwhile: () throws -> Void = {}) throws {
+    /// `meanwhile` happens after it has begun; a catalog that is in memory `isTold` nothing by another process.
+    func upload(
+        _ node: JournalNode,
+        _ content: [UInt8],
+        isTold: Bool = true,
+        meanwhile: () throws -> Void = {}
+    ) throws {
         let generation = try #require(node.generation)
         try journal.synchronizeSealed()
         let transfer = try #require(try journal.beginTransfer(of: node, method: .put))
         try meanwhile()
         let version = store.set(node.path.string, content, mode: node.attributes.mode)
         try journal.markCommitting(transfer.id, expectedTag: nil)
-        try catalog.committed(
-            node.path,
-            version: version,
-            metadata: ObjectMetadata(mode: node.attributes.mode, uid: 5, gid: 6, modified: node.attributes.modified),
-            generation: generation.id.value,
-            at: .now()
-        )
+        let metadata = ObjectMetadata(mode: node.attributes.mode, uid: 5, gid: 6, modified: node.attributes.modified)
+        if isTold {
+            let number = generation.id.value
+            try catalog.committed(node.path, version: version, metadata: metadata, generation: number, at: .now())
+        }
         _ = try journal.completeTransfer(transfer.id, version: version)
     }
 }
