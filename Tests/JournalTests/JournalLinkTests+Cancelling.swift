@@ -69,6 +69,36 @@ extension JournalLinkTests {
         #expect(left.map(\.transfer.id) == [transfer?.id].compactMap(\.self) && left.allSatisfy { $0.fate == .gone })
     }
 
+    /// The other name is one that it got when it was to replace the object already.
+    @Test func aNewFileGoesOnByTheOtherName() throws {
+        _ = try fixture.save("new")
+        try journal.rename(from: "new", to: "y", sourceRemote: .absent, targetRemote: otherFile)
+        try link("y", "z", otherFile)
+        let generation = try fixture.row("y").generation?.id
+        try cancelOther()
+        let row = try fixture.row("z")
+        #expect(row.kind == .file && row.base == .absent && row.generation?.id == generation)
+    }
+
+    /// The other name has a copy, but of what the file was before its last upload.
+    @Test func anOlderCopyIsNotTheFile() throws {
+        try linkRemote("a", "b")
+        _ = try fixture.edit("a")
+        #expect(try arrive("a", fixture.new) == .settled)
+        #expect(try fixture.row("b").kind == .hardLink)
+        try journal.rename(
+            from: "a",
+            to: "y",
+            sourceRemote: .file(fixture.new, .file()),
+            targetRemote: otherFile
+        )
+        try rewrite("y")
+        let generation = try fixture.row("y").generation?.id
+        try cancelOther()
+        let row = try fixture.row("b")
+        #expect(row.kind == .file && row.base != .absent && row.generation?.id == generation)
+    }
+
     /// The first name was given to one that had changed places with another file: what the remote has there is for its row to say.
     @Test func anHeirIsNotTheObjectThatItChangedPlacesWith() throws {
         try linkRemote("a", "b")
@@ -83,8 +113,9 @@ extension JournalLinkTests {
         try rewrite("a", fixture.new)
         #expect(try journal.heir(of: "a") == "y")
         try journal.remove(at: "a", remote: .file(fixture.new, .file()))
+        let generation = try fixture.row("y").generation?.id
         try cancelOther()
-        #expect(try journal.linkedName(at: "c")?.isFirst == true && journal.node(at: "c") == nil)
+        #expect(try journal.linkedName(at: "c")?.isFirst == true && fixture.row("c").generation?.id == generation)
     }
 
     /// What others make of the file while only its attributes change here is the file's new content.
@@ -98,11 +129,12 @@ extension JournalLinkTests {
         #expect(try fixture.row("b").kind == .hardLink)
     }
 
-    @Test func anEditThatIsCancelledLeavesTheNames() throws {
-        try linkRemote("a", "b")
+    /// Also where the other name has no copy yet.
+    @Test(arguments: [true, false]) func anEditThatIsCancelledLeavesTheNames(hasCopy: Bool) throws {
+        if hasCopy { try linkRemote("a", "b") } else { try link("a", "b", fixture.remoteFile) }
         try rewrite("a")
         #expect(try journal.cancel(fixture.row("a").id))
-        #expect(try journal.linked(at: "b")?.first == "a" && fixture.paths().isEmpty)
+        #expect(try journal.linked(at: "b")?.first == "a" && fixture.paths() == (hasCopy ? [] : ["b"]))
     }
 }
 

@@ -158,22 +158,32 @@ extension Tables {
             try delete(row)
             return true
         }
+        let isOver = try isOverAnother(row, link)
         // An edit is undone.
-        guard row.base == .absent || isOverAnother(row, link), let heir = try heir(of: link) else { return false }
-        try cancelFirst(row, heir)
+        guard row.base == .absent || isOver, let heir = try heir(of: link) else { return false }
+        try cancelFirst(row, link, heir)
         return true
     }
 
     /// Whether what the remote has by a first name is another file's object, which the row is to replace.
     ///
     /// Without the row the object would be taken for what others made of the file, and be copied over its other names.
-    private func isOverAnother(_ row: JournalNode, _ link: LinkedName) -> Bool {
+    private func isOverAnother(_ row: JournalNode, _ link: LinkedName) throws(JournalError) -> Bool {
         guard case .version(let version) = row.base, link.base.isOther(than: version) else { return false }
-        // Others changed the file itself while only its attributes are new here.
-        if let source = row.generation?.wholeRemote, source.key == row.path, source.version.isSame(as: version) {
-            return false
-        }
-        return true
+        // Others changed the file itself while only a part of it, or its attributes, are new here.
+        return try !isOfOwnObject(row)
+    }
+
+    /// The object that a file is at a name with a row, which may be to replace another file's; that is not known of new content.
+    func baseOfFile(_ row: JournalNode?) throws(JournalError) -> RemoteBase {
+        guard let row, case .version = row.base, row.generation != nil else { return row?.base ?? .unknown }
+        return try isOfOwnObject(row) ? row.base : .unknown
+    }
+
+    /// Whether a row's content began with the object that it is to replace.
+    func isOfOwnObject(_ row: JournalNode) throws(JournalError) -> Bool {
+        guard case .version(let version) = row.base, let origin = try origin(of: row.generation) else { return false }
+        return origin.key == row.path && origin.version.isSame(as: version)
     }
 
     /// Gives up the row of a first name by which the remote has nothing of the file, which goes on by another of its names.
@@ -181,10 +191,10 @@ extension Tables {
     /// What the remote has by that is what the file was. Where it has nothing, what was to be sent is all that there is of the
     /// file, and goes on there; what is on its way to the name that is given up is taken away, or ended where that has another
     /// file's object, which stays.
-    private func cancelFirst(_ row: JournalNode, _ heir: LinkedName) throws(JournalError) {
+    private func cancelFirst(_ row: JournalNode, _ link: LinkedName, _ heir: LinkedName) throws(JournalError) {
         let change = try change(nil, row.changedAt)
-        // What the heir's row is to replace need not be of the file.
-        if case .version = heir.base { try delete(row) }
+        // What the heir's row is to replace need not be of the file; and an older copy is not what it was.
+        if case .version = heir.base, heir.content == link.content { try delete(row) }
         guard let left = try change.leaveLink(row.path, .absent) else { return }
         if left.base == .absent { return try change.bury(row.path, left) }
         // By another name of its own the row does not bring an upload to its end where that would replace the object.

@@ -138,7 +138,7 @@ extension Change {
         }
         let base: RemoteBase
         switch (row?.kind, remote) {
-        case (.file, _), (.symbolicLink, _): base = row?.base ?? .unknown
+        case (.file, _), (.symbolicLink, _): base = try tables.baseOfFile(row)
         case (nil, .file(let version, _, _)): base = .version(version)
         default: throw JournalError(.notFound, "journal: no file is at \(path)")
         }
