@@ -84,7 +84,7 @@ extension LostPage {
         guard isFirst(prepared) else { return sleep() }
         let isLost = information.pointee.si_code == BUS_ADRERR
         if isLost { tell(UInt(bitPattern: information.pointee._sifields._sigfault.si_addr), prepared) }
-        goOn(prepared, isSent: !isLost)
+        goOn(prepared)
     }
 
     @_noLocks
@@ -97,14 +97,13 @@ extension LostPage {
         while true { _ = _unsafePerformance { pause() } }
     }
 
-    /// Lets the handler before us have it, the runtime's backtrace perhaps, otherwise the kernel, which ends the process: the
-    /// instruction that failed does so again.
+    /// Lets the handler before us have it, the runtime's backtrace perhaps, otherwise the kernel, which ends the process.
     ///
-    /// What somebody sent, or the kernel tells of something else, is sent again; it comes when we return.
+    /// It is sent again, and comes when we return: the instruction that failed might do well by then, and other threads sleep.
     @_noLocks
-    private static func goOn(_ prepared: UnsafeMutablePointer<Preparation>, isSent: Bool) {
+    private static func goOn(_ prepared: UnsafeMutablePointer<Preparation>) {
         _ = _unsafePerformance { sigaction(SIGBUS, prepared.pointee.before, nil) }
-        if isSent { _ = _unsafePerformance { raise(SIGBUS) } }
+        _ = _unsafePerformance { raise(SIGBUS) }
     }
 
     /// Writes the line, piece by piece in one call.
