@@ -10,8 +10,6 @@ internal import Platform
 /// What is known of the remote's names, as of one catalog: when that is lost, nothing that was concluded holds.
 struct Knowledge: Sendable {
     let epoch: Int
-    /// The journal's change counter, where the catalog is in memory and has not been told of the rows that went since.
-    var journal: Int64?
 }
 
 extension FileSystem {
@@ -20,15 +18,14 @@ extension FileSystem {
     /// The cache may be deleted or fail at any moment. The catalog is then empty, which does not mean that the remote
     /// is: the folders are listed anew first, and what was begun with the old catalog is begun again. `body` hands its
     /// argument to ``RemoteView/state(of:as:)``, which makes sure of that in the journal's transaction. From the second
-    /// time on the attributes of the folders, and of what is at `path`, are known too. A catalog in memory is believed the
-    /// last time even when the journal has changed meanwhile, as it does all the time while much is sent.
+    /// time on the attributes of the folders, and of what is at `path`, are known too.
     func knowing<Value>(
         _ folders: [InodeNumber],
         and path: ObjectKey? = nil,
         _ body: (Knowledge) throws(FileError) -> Value
     ) throws(FileError) -> Value {
         for attempt in 0..<4 {
-            let knowledge = attempt < 3 ? view.knowledgeOfThisMoment : view.knowledge
+            let knowledge = view.knowledge
             do throws(FileError) {
                 for folder in folders { try know(folder) }
                 if attempt > 0 {
@@ -131,12 +128,6 @@ extension RemoteView {
 
     var knowledge: Knowledge { Knowledge(epoch: catalog.epoch) }
 
-    /// The same, which ends with the next change of the journal where the catalog does not learn of it.
-    var knowledgeOfThisMoment: Knowledge {
-        let epoch = catalog.epoch
-        return Knowledge(epoch: epoch, journal: catalog.isInMemory ? try? journal.changeCounter() : nil)
-    }
-
     /// Whether a folder was ever listed in this catalog, which all commits are noted in.
     func isListed(_ folder: ObjectKey) throws(DatabaseError) -> Bool {
         if catalog.isInMemory { return false }
@@ -145,19 +136,42 @@ extension RemoteView {
 
     /// What the journal must know of the remote at a path; an error when the catalog was lost since `knowledge`.
     ///
-    /// To be called within the journal's transaction, as it does by itself.
-    func state(of path: ObjectKey, as knowledge: Knowledge) throws(DatabaseError) -> RemoteState {
+    /// To be called within the journal's transaction, as it does by itself. What `isSeen`, and has neither row nor entry now,
+    /// was sent since then without the word of a catalog in memory: an error of the kind `incomplete`.
+    func state(
+        of path: ObjectKey,
+        as knowledge: Knowledge,
+        isSeen: Bool = false
+    ) throws(DatabaseError) -> RemoteState {
         let state = try state(of: path)
         try confirm(knowledge)
+        if isSeen, catalog.isInMemory, case .absent = state, try journal.node(at: path) == nil {
+            throw DatabaseError(.incomplete, "the catalog, which is in memory, may lack what was sent meanwhile")
+        }
         if catalog.isInMemory { unsettled.withLock { _ = $0.insert(path) } }
         return state
     }
 
     /// Everything known below a folder, as the journal needs it to move it; see ``state(of:as:)``.
-    func tree(_ folder: ObjectKey, as knowledge: Knowledge) throws(DatabaseError) -> [RemoteEntry] {
+    ///
+    /// A catalog in memory lacks what was sent since `ground`: that is an error then, of the kind `incomplete`.
+    func tree(
+        _ folder: ObjectKey,
+        as knowledge: Knowledge,
+        on ground: ListingGround?
+    ) throws(DatabaseError) -> [RemoteEntry] {
         let entries = try catalog.descendants(of: folder).map { RemoteEntry(path: $0.path, state: state(of: $0)) }
         try confirm(knowledge)
+        guard ground == nil || groundInMemory == ground else {
+            throw DatabaseError(.incomplete, "the catalog, which is in memory, may lack what was sent meanwhile")
+        }
         return entries
+    }
+
+    /// What a catalog in memory rests on, which other processes tell nothing; nil while they share it.
+    var groundInMemory: ListingGround? {
+        guard catalog.isInMemory else { return nil }
+        return ListingGround(epoch: catalog.epoch, journal: (try? journal.changeCounter()) ?? 0)
     }
 
     /// How long the longest key known below a folder is, in bytes.
@@ -203,10 +217,6 @@ extension RemoteView {
     func confirm(_ knowledge: Knowledge) throws(DatabaseError) {
         guard catalog.epoch == knowledge.epoch else {
             throw DatabaseError(.other, "the catalog was lost meanwhile; it is learned anew")
-        }
-        guard let counter = knowledge.journal else { return }
-        guard try journal.changeCounter() == counter else {
-            throw DatabaseError(.incomplete, "the catalog, which is in memory, may lack what was sent meanwhile")
         }
     }
 }

@@ -161,8 +161,33 @@ extension FileSystem {
             try freshenForRemoval(target, in: folder(move.newParent))
         }
         // Everything below moves with it, so everything below must be known.
-        let oldPath = try path(of: source.number)
-        try learnTree(source, at: oldPath)
+        try onOneGround { ground throws(FileError) in
+            let oldPath = try path(of: source.number)
+            try learnTree(source, at: oldPath)
+            try moveKnownFolder(source, at: oldPath, move, ground)
+        }
+    }
+
+    /// Does what needs whole trees known; again where a catalog in memory may lack what was sent since it was begun.
+    ///
+    /// Under many uploads the journal changes all the time, so the last time that does not count.
+    private func onOneGround(_ body: (ListingGround?) throws(FileError) -> Void) throws(FileError) {
+        for attempt in 0..<4 {
+            let ground = attempt < 3 ? view.groundInMemory : nil
+            do throws(FileError) {
+                return try body(ground)
+            } catch {
+                guard case .unknown = error, ground != nil, view.groundInMemory != ground else { throw error }
+            }
+        }
+    }
+
+    private func moveKnownFolder(
+        _ source: Inode,
+        at oldPath: ObjectKey,
+        _ move: Move,
+        _ ground: ListingGround?
+    ) throws(FileError) {
         try namespace.alone { () throws(FileError) in
             let (old, new) = try paths(move, isFolder: true)
             guard old == oldPath, case .directory = try presence(old).kind else { throw .noEntry }
@@ -183,7 +208,7 @@ extension FileSystem {
                     to: new,
                     sourceRemote: try view.state(of: old, as: move.knowledge),
                     targetRemote: try view.state(of: new, as: move.knowledge),
-                    entries: try view.tree(old, as: move.knowledge)
+                    entries: try view.tree(old, as: move.knowledge, on: ground)
                 )
             }
             let (moved, replaced) = table.move(move.parent, move.name, to: move.newParent, move.newName)
@@ -266,6 +291,15 @@ extension FileSystem {
 
     /// Exchanges two things of which one at least is a folder.
     private func exchangeTrees(_ move: Move, _ mine: Inode, _ other: Inode) throws(FileError) {
+        try onOneGround { ground throws(FileError) in try exchangeTrees(move, mine, other, ground) }
+    }
+
+    private func exchangeTrees(
+        _ move: Move,
+        _ mine: Inode,
+        _ other: Inode,
+        _ ground: ListingGround?
+    ) throws(FileError) {
         let old = try (
             path(of: move.parent).appending(move.name), path(of: move.newParent).appending(move.newName)
         )
@@ -294,8 +328,8 @@ extension FileSystem {
                     second,
                     firstRemote: try view.state(of: first, as: move.knowledge),
                     secondRemote: try view.state(of: second, as: move.knowledge),
-                    firstEntries: mine.kind == .directory ? try view.tree(first, as: move.knowledge) : [],
-                    secondEntries: other.kind == .directory ? try view.tree(second, as: move.knowledge) : []
+                    firstEntries: mine.kind == .directory ? try view.tree(first, as: move.knowledge, on: ground) : [],
+                    secondEntries: other.kind == .directory ? try view.tree(second, as: move.knowledge, on: ground) : []
                 )
             }
             try place(mine, other, of: move, first, second)
