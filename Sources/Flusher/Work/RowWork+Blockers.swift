@@ -56,7 +56,7 @@ extension RowWork {
     }
 
     /// Whether a row stands still until a person does something: whoever waited for it would wait as long.
-    private func isHeldByPerson(_ row: JournalNode) -> Bool {
+    func isHeldByPerson(_ row: JournalNode) -> Bool {
         let isPaused = row.schedule.isPaused || !session.pauses.holding(row.path).isEmpty
         return isPaused || row.isOpen || row.schedule.attention != nil
     }

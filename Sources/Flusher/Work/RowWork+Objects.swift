@@ -76,7 +76,9 @@ extension RowWork {
         // The deletion of what is there may make the room that is missing; and for what is to come there may be enough.
         if transfer.base != .absent { return true }
         let next = try journal { (journal) throws(JournalError) in try journal.node(at: transfer.key) }
-        return next?.isTombstone == false
+        guard let next, !next.isTombstone else { return false }
+        let isHeld = isHeldByPerson(next) || settings.isHeld(next.id)
+        return next.kind != .hardLink && next.size < transfer.size && !isHeld
     }
 
     /// Whether an upload to a key that its row has left is brought to its end there.
