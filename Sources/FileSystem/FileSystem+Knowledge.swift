@@ -136,18 +136,10 @@ extension RemoteView {
 
     /// What the journal must know of the remote at a path; an error when the catalog was lost since `knowledge`.
     ///
-    /// To be called within the journal's transaction, as it does by itself. What `isSeen`, and has neither row nor entry now,
-    /// was sent since then without the word of a catalog in memory: an error of the kind `incomplete`.
-    func state(
-        of path: ObjectKey,
-        as knowledge: Knowledge,
-        isSeen: Bool = false
-    ) throws(DatabaseError) -> RemoteState {
+    /// To be called within the journal's transaction, as it does by itself.
+    func state(of path: ObjectKey, as knowledge: Knowledge) throws(DatabaseError) -> RemoteState {
         let state = try state(of: path)
         try confirm(knowledge)
-        if isSeen, catalog.isInMemory, case .absent = state, try journal.node(at: path) == nil {
-            throw DatabaseError(.incomplete, "the catalog, which is in memory, may lack what was sent meanwhile")
-        }
         if catalog.isInMemory { unsettled.withLock { _ = $0.insert(path) } }
         return state
     }

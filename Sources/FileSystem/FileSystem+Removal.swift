@@ -97,15 +97,13 @@ extension FileSystem {
     ) throws(FileError) {
         try keepFolder(path.parent, knowledge)
         try keepingReadable(table.child(parent, name), at: path) { () throws(FileError) in
-            try removeRow(at: path, knowledge, isSeen: true)
+            try removeRow(at: path, knowledge)
         }
         if let inode = table.remove(parent, name) { detach(inode) }
     }
 
-    private func removeRow(at path: ObjectKey, _ knowledge: Knowledge, isSeen: Bool = false) throws(FileError) {
-        try translating {
-            try journal.remove(at: path, remote: try view.state(of: path, as: knowledge, isSeen: isSeen))
-        }
+    private func removeRow(at path: ObjectKey, _ knowledge: Knowledge) throws(FileError) {
+        try translating { try journal.remove(at: path, remote: try view.state(of: path, as: knowledge)) }
     }
 
     /// Takes an inode off its name: it lives on, for itself, while it is open.

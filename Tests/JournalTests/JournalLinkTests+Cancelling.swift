@@ -80,6 +80,15 @@ extension JournalLinkTests {
         #expect(row.kind == .file && row.base == .absent && row.generation?.id == generation)
     }
 
+    @Test func aNewSymbolicLinkGoesOnByTheOtherName() throws {
+        _ = try journal.createSymbolicLink(at: "new", target: "t", attributes: .link, remote: .absent)
+        try journal.rename(from: "new", to: "y", sourceRemote: .absent, targetRemote: otherFile)
+        _ = try journal.link("y", to: "z", attributes: .link, sourceRemote: otherFile, targetRemote: .absent)
+        try cancelOther()
+        let row = try fixture.row("z")
+        #expect(row.kind == .symbolicLink && row.base == .absent && row.target == "t")
+    }
+
     /// The other name has a copy, but of what the file was before its last upload.
     @Test func anOlderCopyIsNotTheFile() throws {
         try linkRemote("a", "b")

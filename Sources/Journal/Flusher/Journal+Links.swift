@@ -176,7 +176,9 @@ extension Tables {
 
     /// The object that a file is at a name with a row, which may be to replace another file's; that is not known of new content.
     func baseOfFile(_ row: JournalNode?) throws(JournalError) -> RemoteBase {
-        guard let row, case .version = row.base, row.generation != nil else { return row?.base ?? .unknown }
+        guard let row, case .version = row.base else { return row?.base ?? .unknown }
+        // A symbolic link has none.
+        guard row.generation != nil || row.kind == .symbolicLink else { return row.base }
         return try isOfOwnObject(row) ? row.base : .unknown
     }
 
