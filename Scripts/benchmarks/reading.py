@@ -63,6 +63,13 @@ class Bench:
         os.makedirs(folder, mode=0o700)
         return kind(self.arguments, *words, folder, **options)
 
+    def clear(self):
+        """Removes what ended instances have cached: of all rounds together no disk may have room for it."""
+        for name in os.listdir(self.work):
+            folder = os.path.join(self.work, name)
+            if name.startswith("instance-") and not os.path.ismount(os.path.join(folder, "mnt")):
+                shutil.rmtree(folder, ignore_errors=True)
+
     def settle(self):
         """Nothing in the kernel's memory but what the server sends."""
         drop_caches()
@@ -330,6 +337,7 @@ class Bench:
                 except Exception:
                     is_good = False
                     traceback.print_exc()
+                self.clear()
         return is_good
 
 
