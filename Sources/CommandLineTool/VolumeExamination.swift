@@ -45,20 +45,10 @@ enum VolumeExamination {
             if let web = store as? HTTPStore { return [learned(web, place)] }
             return [Finding(verdict: .good, text: "\(place): answers"), learned(store.capabilities, place)]
         } catch let error as StoreError {
-            let advice = volume.url == nil ? advice(error.cause) : ""
-            return [Finding(verdict: .bad, text: "\(place): \(error.description)\(advice)")]
+            let wait = volume.url == nil && error.cause == .unreachable ? "; uploads wait until it answers" : ""
+            return [Finding(verdict: .bad, text: "\(place): \(error.advised(for: volume))\(wait)")]
         } catch {
             return [Finding(verdict: .bad, text: "\(place): \(error)")]
-        }
-    }
-
-    private static func advice(_ cause: StoreError.Cause) -> String {
-        switch cause {
-        case .unreachable: "; uploads wait until it answers"
-        case .authentication: "; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write ~/.aws/credentials"
-        case .noSuchBucket: "; create the bucket, or mount another one"
-        case .redirected: "; set region= to the bucket's region"
-        default: ""
         }
     }
 

@@ -42,7 +42,8 @@ def options(instance, *more):
 
 
 def test_unknown_bucket(instance, point):
-    refused(instance, "mount", "s3://no-such-bucket", point, *options(instance), status=MOUNT_FAILED, words=["no-such-bucket"])
+    words = ["no-such-bucket", "create the bucket"]
+    refused(instance, "mount", "s3://no-such-bucket", point, *options(instance), status=MOUNT_FAILED, words=words)
     assert not is_mounted(point)
 
 
@@ -51,6 +52,9 @@ def test_bad_credentials(instance, point, name):
     wrong = {name: "WRONGWRONGWRONG0001"}
     line = refused(instance, "mount", "s3://bucket", point, *options(instance), status=MOUNT_FAILED, env=wrong)
     assert "WRONGWRONG" not in line or name == "AWS_ACCESS_KEY_ID", "a secret in a message"
+    assert "; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in line
+    code = "InvalidAccessKeyId" if name == "AWS_ACCESS_KEY_ID" else "SignatureDoesNotMatch"
+    assert line.count(code) == 1, line
 
 
 def test_no_credentials(instance, point):
@@ -63,6 +67,7 @@ def test_unreachable_endpoint(instance, point, proxy):
     proxy.offline()
     line = refused(instance, "mount", "s3://bucket", point, *options(instance), status=MOUNT_FAILED)
     assert proxy.address in line or "connect" in line.lower()
+    assert line.endswith("; the first mount of a volume needs its server")
     assert not is_mounted(point)
 
 

@@ -130,6 +130,14 @@ import Testing
         #expect(error(418) == .rejected)
     }
 
+    /// A server that has no words but its code is not quoted twice.
+    @Test(arguments: ["", "SlowDown", "Later"]) func aCodeIsSaidOnce(message: String) {
+        let body = "<Error><Code>SlowDown</Code><Message>\(message)</Message></Error>"
+        let error = S3ErrorMapping.error(status: 503, fields: HTTPFields(), body: Array(body.utf8))
+        let said = message == "Later" ? "Later (SlowDown)" : "the server answered 503 (SlowDown)"
+        #expect(error.message == said && error.code == "SlowDown")
+    }
+
     @Test func profilesComeFromBothFiles() throws {
         let folder = "/tmp/moorage-profiles-\(Randomness.hexadecimal(bytes: 8))"
         try Files.makeDirectories(folder)

@@ -47,6 +47,8 @@ enum ListCommand {
             return 0
         } catch let failure as CommandFailure {
             throw failure
+        } catch let error as StoreError {
+            throw CommandFailure("list: \(name): \(error.advised(for: volume))")
         } catch {
             throw CommandFailure("list: \(name): \(error)")
         }

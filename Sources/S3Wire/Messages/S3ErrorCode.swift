@@ -74,6 +74,7 @@ package enum S3ErrorCode: String, Hashable, Sendable, CaseIterable {
         case .entityTooLarge: "The upload is larger than allowed"
         case .entityTooSmall: "A part other than the last is smaller than 5 MiB"
         case .incompleteBody: "The body ended before its announced length"
+        case .invalidAccessKeyId: "The access key is not known to the server"
         case .invalidPart: "A part is missing or its entity tag does not match"
         case .invalidPartOrder: "The parts are not in ascending order"
         case .invalidRange: "The requested range is not satisfiable"

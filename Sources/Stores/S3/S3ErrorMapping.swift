@@ -15,7 +15,9 @@ enum S3ErrorMapping {
         if status == 407 { return unwelcome("407") }
         let document = isHead ? nil : (try? XMLReader.parse(body)).flatMap { S3Error($0) }
         let code = document?.code ?? headCode(status, fields)
-        let said = oneLine(document?.message ?? "")
+        var said = oneLine(document?.message ?? "")
+        // Some servers have only the code to say.
+        if said == code { said = "" }
         let message = said.isEmpty ? "the server answered \(status)\(code.isEmpty ? "" : " (\(code))")" : said
         return StoreError(
             cause(status: status, code: code),
