@@ -108,6 +108,29 @@ extension JournalLinkTests {
         #expect(row.kind == .file && row.base != .absent && row.generation?.id == generation)
     }
 
+    /// The file went on by a name that has an older copy: that is not what it was when it was written anew there.
+    @Test func theOlderCopyOfAnHeirIsNotTheFile() throws {
+        try linkRemote("a", "b")
+        _ = try fixture.edit("a")
+        #expect(try arrive("a", fixture.new) == .settled)
+        try link("a", "d", .file(fixture.new, .file()))
+        try journal.remove(at: "a", remote: .file(fixture.new, .file()))
+        try rewrite("b")
+        let generation = try fixture.row("b").generation?.id
+        #expect(try journal.cancel(fixture.row("b").id))
+        let row = try fixture.row("d")
+        #expect(row.kind == .file && row.generation?.id == generation)
+        #expect(try journal.linkedName(at: "b") == nil)
+    }
+
+    @Test func newAttributesOfASymbolicLinkAreUndoneForAllNames() throws {
+        let remote = RemoteState.file(fixture.old, .link, target: "t")
+        try journal.setAttributes(at: "s", remote: remote, AttributeChanges(uid: 7))
+        _ = try journal.link("s", to: "s2", attributes: .link, sourceRemote: remote, targetRemote: .absent)
+        #expect(try journal.cancel(fixture.row("s").id))
+        #expect(try journal.linked(at: "s2")?.first == "s")
+    }
+
     /// The first name was given to one that had changed places with another file: what the remote has there is for its row to say.
     @Test func anHeirIsNotTheObjectThatItChangedPlacesWith() throws {
         try linkRemote("a", "b")
@@ -158,6 +181,15 @@ extension JournalLinkTests {
         try fixture.damage("UPDATE node SET kind = 77")
         try fixture.recover()
         #expect(try journal.node(at: "y") == nil && journal.linkedName(at: "y") == nil)
+    }
+
+    /// A new file whose bytes are lost was to replace another one, of which its other name is no name.
+    @Test func aFirstNameWhoseBytesAreLostIsNotTheObjectOfAnother() throws {
+        try fixture.save("a")
+        try journal.rename(from: "a", to: "y", sourceRemote: .absent, targetRemote: otherFile)
+        try link("y", "z")
+        try fixture.recover(boot: "two")
+        #expect(try fixture.paths().isEmpty && journal.linkedName(at: "z") == nil)
     }
 
     /// Others took the first name away; the copy that was moved, and is still to be sent by its new name, is the file then.

@@ -30,6 +30,14 @@ import Testing
         }
     }
 
+    /// Of what is given up nothing is left, and nothing else is lost by it.
+    @Test func whatIsCancelledTakesNothingElseAlong() throws {
+        var seen: [String: Int] = [:]
+        for seed in Self.seeds(3_000_001) { try run(seed, crashes: seed % 2 == 0, cancels: true, &seen) }
+        guard Self.only == nil else { return }
+        for event in ["cancel", "undone", "back", "another"] { #expect(seen[event, default: 0] > 0, "no \(event)") }
+    }
+
     @Test func killsLoseNothingThatWasAcknowledged() throws {
         var seen: [String: Int] = [:]
         for seed in Self.seeds(1_000_001) { try run(seed, crashes: true, &seen) }
@@ -74,12 +82,13 @@ import Testing
         }
     }
 
-    private func run(_ seed: UInt64, crashes: Bool, _ seen: inout [String: Int]) throws {
+    private func run(_ seed: UInt64, crashes: Bool, cancels: Bool = false, _ seen: inout [String: Int]) throws {
         let world = try World(seed: seed)
         do {
             for _ in 0..<80 {
                 if world.random.chance(55) { try world.mountStep() } else { try world.flusherStep() }
                 if crashes, world.random.chance(4) { try world.crash() }
+                if cancels { try world.cancelStep() }
                 try world.check()
             }
             try world.finish()

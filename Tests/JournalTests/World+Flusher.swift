@@ -96,7 +96,7 @@ extension World {
         if node.hasRemoteDirectory, blockers.isEmpty { return try deleteMarker(node) }
         let isCopy = node.generation?.wholeRemote != nil && blockers.isEmpty
         if let transfer = try journal.beginTransfer(of: node, method: isCopy ? .copy : .put) {
-            sent[transfer.id] = (node.attributes, node.target)
+            sent[transfer.id] = (node.attributes, node.target, fileOf[node.path])
             note("begin \(transfer.key) \(transfer.method)")
         }
     }
@@ -210,6 +210,7 @@ extension World {
             attributes.modified = Timestamp(seconds: tick())
         }
         objects[transfer.key] = Object(version: version, content: content, attributes: attributes)
+        if let file = sent[transfer.id]?.file { committed[file] = content }
         landed[transfer.id] = version
     }
 

@@ -24,8 +24,7 @@ extension World {
             sourceRemote: remoteState(source),
             targetRemote: remoteState(target)
         )
-        let file = fileOf[source] ?? (fileOf.values.max() ?? 0) + 1
-        (fileOf[source], fileOf[target]) = (file, file)
+        fileOf[target] = fileOf[source]
         model[target] = model[source]
     }
 
@@ -58,8 +57,14 @@ extension World {
     /// Learns from the journal which names are of one file.
     func learnLinks() throws {
         fileOf = [:]
-        for path in model.keys {
-            if let link = try journal.linkedName(at: path) { fileOf[path] = Int(link.file) }
+        var numbers: [Int64: Int] = [:]
+        for path in filesAndLinks {
+            guard let link = try journal.linkedName(at: path) else {
+                fileOf[path] = newFile()
+                continue
+            }
+            let file = numbers[link.file] ?? newFile()
+            (numbers[link.file], fileOf[path]) = (file, file)
         }
     }
 

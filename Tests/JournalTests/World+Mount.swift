@@ -61,6 +61,7 @@ extension World {
             : try journal.createFile(at: path, attributes: attributes, remote: remoteState(path))
         guard let generation = node.generation else { throw Failure("a new file has no generation") }
         model[path] = .file([], attributes)
+        fileOf[path] = newFile()
         open[path] = OpenFile(node: node.id, generation: generation.id, map: generation.content, content: [])
         if random.chance(20) { try changeAttributes(at: path, ofNew: node.id) }
         if random.chance(60) { try writeRandomly(path) }
@@ -241,6 +242,7 @@ extension World {
             remote: remoteState(path)
         )
         model[path] = .link(target, .link)
+        fileOf[path] = newFile()
     }
 
     private func rename() throws {

@@ -45,14 +45,17 @@ final class World {
     var model: [ObjectKey: Entry] = [:]
     /// By the first name of a file with several.
     var open: [ObjectKey: OpenFile] = [:]
-    /// Of names of files that had several, which file that is.
+    /// Which file a name is of: several may be of one.
     var fileOf: [ObjectKey: Int] = [:]
+    var lastFile = 0
+    /// What the remote last got of a file.
+    var committed: [Int: [UInt8]] = [:]
     /// A file made by the last step and not closed, which may have no row yet.
     var newest: ObjectKey?
     /// Commits that the remote has made and the journal does not know of.
     var landed: [TransferID: ObjectVersion] = [:]
-    /// The attributes and link texts that went out with transfers.
-    var sent: [TransferID: (attributes: FileAttributes, target: ObjectKey?)] = [:]
+    /// The attributes and link texts that went out with transfers, and the files that these are of.
+    var sent: [TransferID: (attributes: FileAttributes, target: ObjectKey?, file: Int?)] = [:]
     /// Folder markers being put.
     var puttingMarkers: [JournalNode] = []
     var versions = 0
@@ -95,6 +98,8 @@ final class World {
             let attributes = FileAttributes.file(0o600, at: tick())
             objects[key] = Object(version: newVersion(content), content: content, attributes: attributes)
             model[key] = .file(content, attributes)
+            let file = newFile()
+            (fileOf[key], committed[file]) = (file, content)
             for folder in ancestors(of: key) { model[folder] = .directory(defaultDirectory) }
         }
         for folder in ["d", "g"] where random.chance(50) && objects[ObjectKey(folder)] == nil {
@@ -147,7 +152,7 @@ final class World {
         return .file(object.version, object.attributes, target: ObjectKey(bytes: object.content))
     }
 
-    private func isImplied(_ path: ObjectKey) -> Bool {
+    func isImplied(_ path: ObjectKey) -> Bool {
         objects.keys.contains { $0 != path && $0.isInside(path) }
             || markers.keys.contains { $0 != path && $0.isInside(path) }
     }

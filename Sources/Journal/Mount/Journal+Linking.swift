@@ -138,6 +138,10 @@ extension Change {
         }
         let base: RemoteBase
         switch (row?.kind, remote) {
+        // Only its attributes are new.
+        case (.symbolicLink, .file(let version, _, let text?))
+        where row?.target == text && row?.base.isOther(than: version) == false:
+            base = .version(version)
         case (.file, _), (.symbolicLink, _): base = try tables.baseOfFile(row)
         case (nil, .file(let version, _, _)): base = .version(version)
         default: throw JournalError(.notFound, "journal: no file is at \(path)")
@@ -173,7 +177,10 @@ extension Change {
         guard try isAnythingLeft(of: link, remote, heir) else { return nil }
         let left = try inherit(link, remote, heir)
         // It may have been given another number.
-        try tables.replaceFirst(link, by: tables.linkedName(at: heir.path) ?? heir)
+        var next = try tables.linkedName(at: heir.path) ?? heir
+        // The row is there now: it tells what the remote has by that name, which may be an older copy.
+        if left != nil { next.base = link.base }
+        try tables.replaceFirst(link, by: next)
         return left
     }
 

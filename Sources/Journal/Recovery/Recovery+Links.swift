@@ -34,12 +34,11 @@ extension Recovery {
 
     /// Whether a name still shows its file: by its row, or by what the remote has there.
     ///
-    /// A further name without a row is a copy that is known. Where the row alone told what the remote has, and was lost, that
-    /// may be another file's object.
+    /// A name without a row is an object that is known. Where the row alone told what the remote has, and was lost, that may
+    /// be another file's.
     private func isThere(_ link: LinkedName) throws(JournalError) -> Bool {
         if let row = try tables.node(at: link.path) { return row.kind != .tombstone && row.kind != .directory }
-        if !link.isFirst, link.base == .unknown { return false }
-        return link.base != .absent
+        return link.base != .absent && link.base != .unknown
     }
 
     /// Drops the row of a name whose file is gone: a new one that was not synced, as its name is then.
