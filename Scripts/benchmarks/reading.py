@@ -109,24 +109,26 @@ class Bench:
 
     def shaped(self):
         for latency, rate in SHAPES:
-            proxy = Proxy(self.arguments.proxy, self.server, self.work)
-            for kind in (Moorage, Rclone):
-                subject = self.fresh(kind, self.server, url=proxy.url)
-                self.settle()
-                subject.start()
-                try:
-                    os.stat(os.path.join(subject.point, "big.bin"))
-                    os.stat(os.path.join(subject.point, "stream-0"))
-                    self.read_at(os.path.join(subject.point, "stream-1"), 0)
-                    proxy.limit(latency, rate)
-                    first = timed(lambda: self.read_at(os.path.join(subject.point, "stream-0"), 0))
-                    self.figures.add(f"first byte {latency} ms {rate} Mbit/s", kind.name, first / (latency / 1000))
-                    share = self.share_of_line(os.path.join(subject.point, "big.bin"), rate)
-                    self.figures.add(f"line {latency} ms {rate} Mbit/s", kind.name, share)
-                finally:
-                    proxy.limit(0, None)
-                    subject.stop()
-            proxy.stop()
+            with Proxy(self.arguments.proxy, self.server, self.work) as proxy:
+                for kind in (Moorage, Rclone):
+                    self.read_over(proxy, kind, latency, rate)
+
+    def read_over(self, proxy, kind, latency, rate):
+        subject = self.fresh(kind, self.server, url=proxy.url)
+        self.settle()
+        subject.start()
+        try:
+            os.stat(os.path.join(subject.point, "big.bin"))
+            os.stat(os.path.join(subject.point, "stream-0"))
+            self.read_at(os.path.join(subject.point, "stream-1"), 0)
+            proxy.limit(latency, rate)
+            first = timed(lambda: self.read_at(os.path.join(subject.point, "stream-0"), 0))
+            self.figures.add(f"first byte {latency} ms {rate} Mbit/s", kind.name, first / (latency / 1000))
+            share = self.share_of_line(os.path.join(subject.point, "big.bin"), rate)
+            self.figures.add(f"line {latency} ms {rate} Mbit/s", kind.name, share)
+        finally:
+            proxy.limit(0, None)
+            subject.stop()
 
     @staticmethod
     def read_at(path, offset, count=4096):
@@ -154,33 +156,34 @@ class Bench:
         return counted / (end - begun) / line if begun is not None and end > begun else 0
 
     def at_random(self):
-        latency = 20
-        proxy = Proxy(self.arguments.proxy, self.server, self.work)
         places = random.Random(1)
-        for kind in (Moorage, Rclone):
-            subject = self.fresh(kind, self.server, url=proxy.url)
-            self.settle()
-            subject.start()
-            path = os.path.join(subject.point, "big.bin")
-            try:
-                os.stat(path)
-                proxy.limit(latency, None)
-                self.read_at(path, BIG // 2)
-                before = proxy.response_bytes()
-                offsets = [places.randrange(BIG // 4096) * 4096 for _ in range(RANDOM_READS)]
-                with open(path, "rb", buffering=0) as file:
-                    alone = timed(lambda: [os.pread(file.fileno(), 4096, offset) for offset in offsets])
-                    self.figures.add("random", kind.name, alone / len(offsets) / (latency / 1000))
-                    fetched = proxy.response_bytes() - before
-                    self.figures.add("random bytes", kind.name, fetched / len(offsets) / 1024)
-                    offsets = [places.randrange(BIG // 4096) * 4096 for _ in range(RANDOM_READS * 4)]
-                    with concurrent.futures.ThreadPoolExecutor(16) as pool:
-                        many = timed(lambda: list(pool.map(lambda at: os.pread(file.fileno(), 4096, at), offsets)))
-                    self.figures.add("random parallel", kind.name, alone * 4 / many)
-            finally:
-                proxy.limit(0, None)
-                subject.stop()
-        proxy.stop()
+        with Proxy(self.arguments.proxy, self.server, self.work) as proxy:
+            for kind in (Moorage, Rclone):
+                self.read_at_random(proxy, kind, places, latency=20)
+
+    def read_at_random(self, proxy, kind, places, latency):
+        subject = self.fresh(kind, self.server, url=proxy.url)
+        self.settle()
+        subject.start()
+        path = os.path.join(subject.point, "big.bin")
+        try:
+            os.stat(path)
+            proxy.limit(latency, None)
+            self.read_at(path, BIG // 2)
+            before = proxy.response_bytes()
+            offsets = [places.randrange(BIG // 4096) * 4096 for _ in range(RANDOM_READS)]
+            with open(path, "rb", buffering=0) as file:
+                alone = timed(lambda: [os.pread(file.fileno(), 4096, offset) for offset in offsets])
+                self.figures.add("random", kind.name, alone / len(offsets) / (latency / 1000))
+                fetched = proxy.response_bytes() - before
+                self.figures.add("random bytes", kind.name, fetched / len(offsets) / 1024)
+                offsets = [places.randrange(BIG // 4096) * 4096 for _ in range(RANDOM_READS * 4)]
+                with concurrent.futures.ThreadPoolExecutor(16) as pool:
+                    many = timed(lambda: list(pool.map(lambda at: os.pread(file.fileno(), 4096, at), offsets)))
+                self.figures.add("random parallel", kind.name, alone * 4 / many)
+        finally:
+            proxy.limit(0, None)
+            subject.stop()
 
     def warm(self):
         subjects = [self.fresh(Moorage, self.server), self.fresh(Rclone, self.server), Disk(self.served)]

@@ -294,7 +294,10 @@ class Proxy:
     def response_bytes(self):
         return json.loads(self.command("stats"))["response_bytes"]
 
-    def stop(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
         self.connection.close()
         self.process.terminate()
         self.process.wait()
