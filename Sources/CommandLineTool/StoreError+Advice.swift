@@ -11,11 +11,20 @@ extension StoreError {
     private var advice: String {
         switch cause {
         // Without an answer there were none, which it says itself; and a proxy has its own.
-        case .authentication where status != nil && status != 407:
-            "; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ~/.aws/credentials"
+        case .authentication where status != nil && status != 407: adviceOnCredentials
         case .noSuchBucket: "; create the bucket, or name another one"
         case .redirected: "; set region= to the bucket's region"
         default: ""
+        }
+    }
+
+    private var adviceOnCredentials: String {
+        switch code {
+        case "RequestTimeTooSkewed", "RequestExpired": "; set this machine's clock"
+        case "ExpiredToken", "InvalidToken", "TokenRefreshRequired": "; renew the session's credentials"
+        case "AuthorizationHeaderMalformed": "; set region= to the bucket's region"
+        case "UnsupportedAlgorithm", "InvalidSecurity", "CredentialsNotSupported": ""
+        default: "; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile in ~/.aws/credentials"
         }
     }
 }

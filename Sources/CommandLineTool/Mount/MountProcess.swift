@@ -163,7 +163,8 @@ struct MountProcess {
             return "\(request.remote) does not tell what it holds: its files can be opened by their paths, not listed"
         } catch {
             guard error.cause == .unreachable || error.cause == .temporary, wasKnown else {
-                let wait = error.cause == .unreachable ? "; the first mount of a volume needs its server" : ""
+                let isAway = error.cause == .unreachable || error.cause == .temporary
+                let wait = isAway ? "; the first mount of a volume needs its server" : ""
                 throw CommandFailure("mount: \(request.remote): \(error.advised(for: volume))\(wait)")
             }
             return "\(request.remote) does not answer (\(error)); mounted with what is known locally"

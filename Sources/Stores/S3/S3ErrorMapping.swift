@@ -14,7 +14,7 @@ enum S3ErrorMapping {
     static func error(status: Int, fields: HTTPFields, body: [UInt8], isHead: Bool = false) -> StoreError {
         if status == 407 { return unwelcome("407") }
         let document = isHead ? nil : (try? XMLReader.parse(body)).flatMap { S3Error($0) }
-        let code = document?.code ?? headCode(status, fields)
+        let code = oneLine(document?.code ?? headCode(status, fields))
         var said = oneLine(document?.message ?? "")
         // Some servers have only the code to say.
         if said == code { said = "" }
