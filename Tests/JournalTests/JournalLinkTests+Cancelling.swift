@@ -123,6 +123,27 @@ extension JournalLinkTests {
         #expect(try journal.linkedName(at: "b") == nil)
     }
 
+    /// It went on by a name that has the same: cancelled there, it is that by all names.
+    @Test func anEditIsUndoneByTheCopyOfAnHeir() throws {
+        try linkRemote("a", "b")
+        try link("a", "d", fixture.remoteFile)
+        try rewrite("a")
+        try journal.remove(at: "a", remote: fixture.remoteFile)
+        #expect(try journal.cancel(fixture.row("b").id))
+        #expect(try journal.node(at: "b") == nil && journal.linkedName(at: "b")?.isFirst == true)
+        #expect(try journal.linked(at: "d")?.first == "b" && fixture.row("d").kind == .hardLink)
+    }
+
+    @Test func whatIsLeftOfACancelledFileCanHaveNames() throws {
+        try fixture.save("x")
+        try journal.rename(from: "x", to: "y", sourceRemote: .absent, targetRemote: otherFile)
+        try link("y", "z")
+        for name in ["z", "y"] as [ObjectKey] { #expect(try journal.cancel(fixture.row(name).id)) }
+        try link("y", "e", otherFile)
+        try fixture.recover()
+        #expect(try journal.linked(at: "e")?.first == "y")
+    }
+
     @Test func newAttributesOfASymbolicLinkAreUndoneForAllNames() throws {
         let remote = RemoteState.file(fixture.old, .link, target: "t")
         try journal.setAttributes(at: "s", remote: remote, AttributeChanges(uid: 7))

@@ -14,6 +14,39 @@ extension World {
     func cancelStep() throws {
         if random.chance(12) { try linkFile() }
         if random.chance(8) { try cancel() }
+        if random.chance(30) { try cancelHeir() }
+    }
+
+    /// Gives up what a file has become by another name, once the first, which has the newest of it, is removed.
+    private func cancelHeir() throws {
+        let firsts = try files.filter { path in
+            try isWhollyRemote(path)
+                && names(of: path).contains { name in
+                    guard case .version = try journal.linkedName(at: name)?.base else { return false }
+                    return name != path
+                }
+        }
+        guard let first = random.pick(firsts) else { return }
+        note("heir-of \(first)")
+        try openForWriting(first)
+        try writeRandomly(first)
+        try seal(first)
+        for _ in 0..<100 where try journal.node(at: first) != nil { try flusherStep() }
+        guard try isWhollyRemote(first) else { return }
+        if let target = freePath() { try linkFile(first, target) }
+        guard let heir = try journal.heir(of: first) else { return }
+        note("heir \(heir)")
+        try unlink(first)
+        if random.chance(70) { try cut(heir, all: true) }
+        if open[heir] != nil { try seal(heir) }
+        if random.chance(70) { try synchronizeClosed() }
+        try check()
+        if let row = try journal.node(at: heir), try mayCancel(row) { try cancel(row) }
+    }
+
+    /// Whether a path is the first name of a file with several, which has no change that is not at the remote.
+    private func isWhollyRemote(_ path: ObjectKey) throws -> Bool {
+        try journal.linkedName(at: path)?.isFirst == true && journal.node(at: path) == nil
     }
 
     /// Gives up a row of a file, a symbolic link or one more name of either.
@@ -21,11 +54,17 @@ extension World {
         let rows = try journal.pendingNodes().filter(mayCancel)
         let linked = rows.filter { names(of: $0.path).count > 1 }
         guard let row = random.pick(random.chance(60) && !linked.isEmpty ? linked : rows) else { return }
+        try cancel(row)
+    }
+
+    private func cancel(_ row: JournalNode) throws {
         let (path, before, files) = (row.path, model, fileOf)
+        let origins = try origins(of: row.generation)
         note("cancel \(allNames(of: path))")
         guard try journal.cancel(row.id) else { throw Failure("\(path): not cancelled") }
         let after = try seenEntries()
         try compare(before, after, without: path)
+        try checkRemote(of: path, after, origins, except: Set(before.keys))
         model = after
         try regroup(files, without: path)
     }
@@ -84,8 +123,26 @@ extension World {
             }
             note("undone \(other)")
         }
-        for (other, entry) in after where before[other] == nil && entry.content != nil {
+    }
+
+    /// The name itself shows what the remote has there; a name that is back is one that it was moved from.
+    private func checkRemote(
+        of path: ObjectKey,
+        _ after: [ObjectKey: Entry],
+        _ origins: [ObjectKey],
+        except before: Set<ObjectKey>
+    ) throws {
+        let hasLanded = try journal.transfers().contains { $0.transfer.key == path && landed[$0.transfer.id] != nil }
+        guard hasLanded || after[path] == viewRemote(path) else {
+            throw Failure("\(path): \(String(describing: after[path])) without what was cancelled")
+        }
+        for (other, entry) in after where other != path && !before.contains(other) && entry.content != nil {
             note("back \(other)")
+            // Of several names that is the file as it is by the others.
+            let isKnown = entry.content == objects[other]?.content || entry == model[path]
+            guard origins.contains(other), isKnown else {
+                throw Failure("\(other): \(entry) is back without \(path)")
+            }
         }
     }
 
@@ -101,6 +158,13 @@ extension World {
             groups[link.file, default: []].append(other)
         }
         fileOf = [:]
+        // Names of one file stay together.
+        let kept = before.keys.filter { $0 != path && model[$0] != nil }
+        for (file, names) in Dictionary(grouping: kept, by: { before[$0] }) {
+            guard names.count > 1, file != nil else { continue }
+            let numbers = Set(try names.map { try journal.linkedName(at: $0)?.file })
+            if numbers.count > 1 || numbers.contains(nil) { throw Failure("\(names.sorted()): split without \(path)") }
+        }
         var given = Set<Int>()
         let ordered = (Array(groups.values) + single).sorted { one, two in
             one.count == two.count ? one[0] < two[0] : one.count > two.count

@@ -37,7 +37,8 @@ extension World {
         case .tombstone where blockers.isEmpty: try delete(node)
         case .directory where blockers.isEmpty: try putDirectory(node)
         case .file, .symbolicLink: try begin(node, blockers)
-        case .hardLink where blockers.isEmpty: try copyLink(node)
+        case .hardLink where blockers.isEmpty:
+            if !keepsOlderCopies || random.chance(30) { try copyLink(node) }
         default: break
         }
     }
@@ -96,7 +97,9 @@ extension World {
         if node.hasRemoteDirectory, blockers.isEmpty { return try deleteMarker(node) }
         let isCopy = node.generation?.wholeRemote != nil && blockers.isEmpty
         if let transfer = try journal.beginTransfer(of: node, method: isCopy ? .copy : .put) {
-            sent[transfer.id] = (node.attributes, node.target, fileOf[node.path])
+            // A copy by one more name is nothing that the file has not had before.
+            let file = try journal.linked(at: node.path) == nil ? fileOf[node.path] : nil
+            sent[transfer.id] = (node.attributes, node.target, file)
             note("begin \(transfer.key) \(transfer.method)")
         }
     }
@@ -187,6 +190,11 @@ extension World {
         let content: [UInt8]
         if transfer.method == .copy {
             guard let generation = try generation(of: transfer), let from = generation.wholeRemote else {
+                if let row = try journal.node(transfer.node), row.path != transfer.key {
+                    // Its bytes were fetched for another name meanwhile.
+                    note("fail \(transfer.key)")
+                    return try journal.removeTransfer(transfer.id)
+                }
                 throw Failure("\(transfer.key): a copy of nothing")
             }
             guard let source = objects[from.key], source.version.isSame(as: from.version) else {

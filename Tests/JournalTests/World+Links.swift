@@ -10,6 +10,10 @@ extension World {
     /// Gives a file one more name.
     func linkFile() throws {
         guard let name = random.pick(filesAndLinks), let target = freePath() else { return }
+        try linkFile(name, target)
+    }
+
+    func linkFile(_ name: ObjectKey, _ target: ObjectKey) throws {
         let source = try first(name)
         note("link \(allNames(of: source)) \(target)")
         let attributes: FileAttributes

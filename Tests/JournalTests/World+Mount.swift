@@ -78,7 +78,7 @@ extension World {
         if random.chance(60) { try seal(path) }
     }
 
-    private func openForWriting(_ path: ObjectKey, replacing: Bool = false) throws {
+    func openForWriting(_ path: ObjectKey, replacing: Bool = false) throws {
         guard open[path] == nil, case .file(let content, _) = model[path] else { return }
         let isChecked = try journal.node(at: path)?.generation?.checksums != ChecksumState.none
         let node = try journal.beginWriting(at: path, remote: remoteState(path), replacing: replacing)
@@ -94,7 +94,7 @@ extension World {
         )
     }
 
-    private func writeRandomly(_ path: ObjectKey) throws {
+    func writeRandomly(_ path: ObjectKey) throws {
         guard var file = open[path] else { return }
         let start = random.below(file.content.count + 6)
         let data = bytes(1 + random.below(8))
@@ -111,8 +111,11 @@ extension World {
 
     private func truncate() throws {
         guard let path = try random.pick(files).map(first) else { return }
+        try cut(path, all: random.chance(40))
+    }
+
+    func cut(_ path: ObjectKey, all cutsAll: Bool) throws {
         note("truncate \(allNames(of: path))")
-        let cutsAll = random.chance(40)
         try openForWriting(path, replacing: cutsAll)
         if cutsAll { try setAside(path) }
         guard var file = open[path] else { return }
@@ -203,6 +206,10 @@ extension World {
 
     private func remove() throws {
         guard let path = random.pick(filesAndLinks) else { return }
+        try unlink(path)
+    }
+
+    func unlink(_ path: ObjectKey) throws {
         note("unlink \(allNames(of: path))")
         let heir = try journal.heir(of: path)
         try keepingFolder(of: path) {

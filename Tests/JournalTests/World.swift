@@ -48,6 +48,8 @@ final class World {
     /// Which file a name is of: several may be of one.
     var fileOf: [ObjectKey: Int] = [:]
     var lastFile = 0
+    /// Copies for other names of a file are made seldom, so that older ones last.
+    var keepsOlderCopies = false
     /// What the remote last got of a file.
     var committed: [Int: [UInt8]] = [:]
     /// A file made by the last step and not closed, which may have no row yet.
@@ -189,7 +191,7 @@ final class World {
         }
     }
 
-    private func viewRemote(_ path: ObjectKey) -> Entry? {
+    func viewRemote(_ path: ObjectKey) -> Entry? {
         switch remoteState(path) {
         case .absent, .directory(_, nil), .file(_, nil, _): nil
         case .directory(_, let attributes?): .directory(attributes)

@@ -159,9 +159,14 @@ extension Tables {
             return true
         }
         let isOver = try isOverAnother(row, link)
-        // An edit is undone.
-        guard row.base == .absent || isOver, let heir = try heir(of: link) else { return false }
-        try cancelFirst(row, link, heir)
+        if row.base == .absent || isOver, let heir = try heir(of: link) {
+            try cancelFirst(row, link, heir)
+            return true
+        }
+        guard case .version = row.base else { return false }
+        // An edit is undone: what the remote has by the name is the file, also after a kill.
+        try delete(row)
+        try noteCleanLink(row)
         return true
     }
 

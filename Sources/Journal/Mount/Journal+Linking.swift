@@ -131,7 +131,12 @@ extension Change {
     /// The number of the file at a path among those with several names, given to it now where it has only one.
     fileprivate func linkedFile(_ path: ObjectKey, _ remote: RemoteState) throws(JournalError) -> Int64 {
         let row = try tables.node(at: path)
-        if let link = try tables.linkedName(at: path) {
+        if var link = try tables.linkedName(at: path) {
+            if row == nil, case .file(let version, _, _) = remote, try tables.linkCount(of: link.file) == 1 {
+                // Its only name by now: whatever others, or a cancelled change, have made of it is the file.
+                link.base = .version(version)
+                try tables.store(link)
+            }
             let isFull = try tables.linkCount(of: link.file) >= LinkedName.limit
             guard link.isFirst, !isFull else { throw JournalError(.constraint, "journal: no more names for \(path)") }
             return link.file
@@ -175,11 +180,13 @@ extension Change {
         }
         // Nobody has it any more: who sees to the other names says so.
         guard try isAnythingLeft(of: link, remote, heir) else { return nil }
+        let row = try tables.node(at: heir.path)
+        let isCurrent = row == nil && heir.content == link.content
         let left = try inherit(link, remote, heir)
         // It may have been given another number.
         var next = try tables.linkedName(at: heir.path) ?? heir
-        // The row is there now: it tells what the remote has by that name, which may be an older copy.
-        if left != nil { next.base = link.base }
+        // The row is there now: it tells what the remote has by that name, which is an older copy, or none.
+        if left != nil, !isCurrent { next.base = link.base }
         try tables.replaceFirst(link, by: next)
         return left
     }
