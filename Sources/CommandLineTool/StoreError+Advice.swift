@@ -20,9 +20,9 @@ extension StoreError {
 
     private var adviceOnCredentials: String {
         switch code {
-        case "RequestTimeTooSkewed", "RequestExpired": "; set this machine's clock"
+        case "RequestTimeTooSkewed", "RequestExpired": "; check this machine's clock, and the server's"
         case "ExpiredToken", "InvalidToken", "TokenRefreshRequired": "; renew the session's credentials"
-        case "AuthorizationHeaderMalformed": "; set region= to the bucket's region"
+        case "AuthorizationHeaderMalformed": "; check region= and AWS_ACCESS_KEY_ID"
         case "UnsupportedAlgorithm", "InvalidSecurity", "CredentialsNotSupported": ""
         default: "; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile in ~/.aws/credentials"
         }

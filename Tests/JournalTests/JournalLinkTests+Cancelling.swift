@@ -178,6 +178,7 @@ extension JournalLinkTests {
         _ = try journal.rebase(fixture.row("a"), onto: .version(fixture.new))
         #expect(try journal.cancel(fixture.row("a").id))
         #expect(try journal.linked(at: "b")?.first == "a")
+        #expect(try fixture.row("b").attributes.mode == 0, "not those that were given up")
         try journal.noteForeign(fixture.new, atFirst: "a", attributes: .file())
         #expect(try fixture.row("b").kind == .hardLink)
     }

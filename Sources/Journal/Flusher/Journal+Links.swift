@@ -166,7 +166,10 @@ extension Tables {
         guard case .version = row.base else { return false }
         // An edit is undone: what the remote has by the name is the file, also after a kill.
         try delete(row)
-        try noteCleanLink(row)
+        var undone = row
+        // What was given up is nothing for the other names.
+        undone.attributes = .none
+        try noteCleanLink(undone)
         return true
     }
 
