@@ -117,7 +117,9 @@ def test_a_disk_that_fails_is_read_past(instance, folder, contents, seed, calls,
     mount = instance.mount("s3://bucket")
     read_all(mount, contents)
     read_here_and_there(mount, contents, seed)
-    assert [call for call, path in fault.hits() if "/blocks" in path], "nothing failed: the test proves nothing"
+    # Where no folder can be made it may end above that of the blocks.
+    hits = [call for call, path in fault.hits() if "/blocks" in path or every == 1 and call == "mkdir"]
+    assert hits, "nothing failed: the test proves nothing"
     if every == 1:
         assert cache_of(instance)["uncached_reads"] > 0
         assert_warned(instance, "Input/output error")
