@@ -125,7 +125,7 @@ let package = Package(
         tests("Journal", ["Base", "Platform", "Database", "Journal"]),
         tests("Catalog", ["Base", "Platform", "Database", "ObjectStore", "Catalog"]),
         tests("Configuration", ["Base", "Platform", "Policy", "Configuration"]),
-        tests("CommandLineTool", ["Base", "Platform", "Configuration", "Control", "CommandLineTool"]),
+        tests("CommandLineTool", ["Base", "Platform", "Configuration", "Control", "ObjectStore", "CommandLineTool"]),
         tests("Digests", ["Digests"]),
         tests("HTTPWire", ["Base", "HTTPWire"]),
         tests("BucketServer", ["Base", "Platform", "Digests", "HTTPWire", "BucketServer"]),

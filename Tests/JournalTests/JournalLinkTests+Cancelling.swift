@@ -205,6 +205,16 @@ extension JournalLinkTests {
         #expect(try journal.node(at: "y") == nil && journal.linkedName(at: "y") == nil)
     }
 
+    /// A first name had been moved over another file, which nothing tells any more: its other names keep what they have.
+    @Test func aDamagedJournalHasNoObjectCopiedOverOtherNames() throws {
+        try linkRemote("a", "c")
+        try moveOver()
+        try fixture.damage("UPDATE node SET kind = 77")
+        try fixture.recover()
+        try journal.noteForeign(other, atFirst: "y", attributes: .file())
+        #expect(try journal.node(at: "c") == nil && journal.linkedName(at: "c") == nil)
+    }
+
     /// A new file whose bytes are lost was to replace another one, of which its other name is no name.
     @Test func aFirstNameWhoseBytesAreLostIsNotTheObjectOfAnother() throws {
         try fixture.save("a")

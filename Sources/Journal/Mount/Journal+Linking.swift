@@ -132,13 +132,15 @@ extension Change {
     fileprivate func linkedFile(_ path: ObjectKey, _ remote: RemoteState) throws(JournalError) -> Int64 {
         let row = try tables.node(at: path)
         if var link = try tables.linkedName(at: path) {
-            if row == nil, case .file(let version, _, _) = remote, try tables.linkCount(of: link.file) == 1 {
+            let count = try tables.linkCount(of: link.file)
+            if row == nil, count == 1, case .file(let version, _, _) = remote {
                 // Its only name by now: whatever others, or a cancelled change, have made of it is the file.
                 link.base = .version(version)
                 try tables.store(link)
             }
-            let isFull = try tables.linkCount(of: link.file) >= LinkedName.limit
-            guard link.isFirst, !isFull else { throw JournalError(.constraint, "journal: no more names for \(path)") }
+            guard link.isFirst, count < LinkedName.limit else {
+                throw JournalError(.constraint, "journal: no more names for \(path)")
+            }
             return link.file
         }
         let base: RemoteBase

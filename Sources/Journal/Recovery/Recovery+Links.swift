@@ -25,9 +25,12 @@ extension Recovery {
             // What is at the remote by the other names are files like others.
             return try tables.forgetLinks(of: file)
         }
+        // A lost row may have told that the name stands over another file's object, which is to be copied over no other.
+        let row = try tables.node(at: first.path)
         for link in names where !link.isFirst {
-            guard try !isThere(link) else { continue }
-            try tables.separate(link)
+            var isSeparate = try !isThere(link)
+            if hasLostRows, row == nil, try tables.node(at: link.path) == nil { isSeparate = true }
+            if isSeparate { try tables.separate(link) }
         }
         if try tables.linkCount(of: file) == 1 { try tables.forgetLinks(of: file) }
     }
