@@ -2,8 +2,6 @@
 // Copyright the Moorage authors
 
 internal import Base
-internal import Glibc
-internal import Platform
 
 /// Bytes of one fetch that follow each other; filled by one thread, and not changed once they are handed on.
 final class ArrivalBuffer: @unchecked Sendable {
@@ -11,7 +9,8 @@ final class ArrivalBuffer: @unchecked Sendable {
     static let capacity = 256 << 10
 
     private let pool: ArrivalMemory
-    private let memory: UnsafeMutableRawBufferPointer
+    private let piece: ArrivalMemory.Piece
+    private var memory: UnsafeMutableRawBufferPointer { piece.memory }
     /// Where the first byte belongs in the object.
     private(set) var offset: Int64
     private(set) var count = 0
@@ -22,12 +21,12 @@ final class ArrivalBuffer: @unchecked Sendable {
 
     init(_ pool: ArrivalMemory, offset: Int64 = 0) {
         self.pool = pool
-        memory = pool.take()
+        piece = pool.take()
         self.offset = offset
     }
 
     deinit {
-        pool.giveBack(memory)
+        pool.giveBack(piece)
     }
 
     var range: ByteRange { ByteRange(offset: offset, count: Int64(count)) }
@@ -39,6 +38,11 @@ final class ArrivalBuffer: @unchecked Sendable {
 
     /// Whether all of it may be written past the kernel's memory.
     var isDirect: Bool { isKept && DirectFile.takes(bytes, at: offset) }
+
+    /// Its bytes behind the last end of a page of the disk.
+    var partOfPage: UnsafeRawBufferPointer {
+        UnsafeRawBufferPointer(rebasing: bytes.suffix(min(count, Int(range.upper % Int64(DirectFile.alignment)))))
+    }
 
     /// Says where the first byte belongs, before there is one.
     func begin(at offset: Int64) {
@@ -57,71 +61,4 @@ final class ArrivalBuffer: @unchecked Sendable {
 
     /// Forgets bytes at its end.
     func cut(to count: Int) { self.count = min(self.count, count) }
-}
-
-/// The memory of arrival buffers, kept for the next one: fresh pages cost more than the copy into them.
-///
-/// Mapped by itself, so that it goes back to the system when nothing arrives any more, whatever else was allocated since.
-final class ArrivalMemory: Sendable {
-    private struct Piece: @unchecked Sendable {
-        let memory: UnsafeMutableRawBufferPointer
-    }
-
-    private struct State {
-        var spare: [Piece] = []
-        /// Whether any was taken since the last look.
-        var isInUse = false
-    }
-
-    /// As much as fast readers let go of while the next bytes come: 32 MiB.
-    private static let spareLimit = 128
-
-    private let state = Lock(State())
-
-    deinit {
-        state.withLock { state in
-            for piece in state.spare { Self.unmap(piece.memory) }
-        }
-    }
-
-    func take() -> UnsafeMutableRawBufferPointer {
-        let spare = state.withLock { state in
-            state.isInUse = true
-            return state.spare.popLast()
-        }
-        return spare?.memory ?? Self.map()
-    }
-
-    func giveBack(_ memory: UnsafeMutableRawBufferPointer) {
-        let isKept = state.withLock { state in
-            guard state.spare.count < Self.spareLimit else { return false }
-            state.spare.append(Piece(memory: memory))
-            return true
-        }
-        if !isKept { Self.unmap(memory) }
-    }
-
-    /// Gives back to the system what is spare, unless some was taken since this was called last.
-    func trim() {
-        let unused = state.withLock { state -> [Piece] in
-            defer { state.isInUse = false }
-            guard !state.isInUse else { return [] }
-            defer { state.spare = [] }
-            return state.spare
-        }
-        for piece in unused { Self.unmap(piece.memory) }
-    }
-
-    /// How many bytes are kept.
-    var spareBytes: Int { state.withLock { $0.spare.count * ArrivalBuffer.capacity } }
-
-    private static func map() -> UnsafeMutableRawBufferPointer {
-        let start = mmap(nil, ArrivalBuffer.capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-        guard let start, start != MAP_FAILED else { fatalError("no memory for what arrives (errno \(errno))") }
-        return UnsafeMutableRawBufferPointer(start: start, count: ArrivalBuffer.capacity)
-    }
-
-    private static func unmap(_ memory: UnsafeMutableRawBufferPointer) {
-        munmap(memory.baseAddress, memory.count)
-    }
 }

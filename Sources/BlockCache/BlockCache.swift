@@ -114,7 +114,7 @@ package final class BlockCache: Sendable {
         self.options = options
         self.source = source.map { FetchQueue($0, limit: Self.fetches) }
         shared = Shared(
-            writer: ArrivalWriter(startsThread: source != nil),
+            writer: ArrivalWriter(startsThreads: source != nil),
             condition: CacheCondition(note: options.note),
             wholeObjectLimit: min(CachedObject.wholeObjectLimit, options.readahead.maximumWindow)
         )

@@ -77,18 +77,32 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
             gathered = buffer
             if buffer.count == 0 { buffer.begin(at: offset + Int64(taken)) }
             taken += buffer.append(UnsafeRawBufferPointer(rebasing: bytes[taken...]))
-            if buffer.isFull { drained() }
+            guard buffer.isFull else { continue }
+            gathered = nil
+            writer.add(.store(self, [buffer]))
         }
     }
 
     func drained() {
         guard let buffer = gathered else { return }
+        // No block ends within a page of the disk but the last one, and an end there would keep what follows from being
+        // written past the kernel's memory.
+        let rest = buffer.range.upper < range.upper ? buffer.partOfPage : UnsafeRawBufferPointer(start: nil, count: 0)
+        guard rest.count < buffer.count else { return }
         gathered = nil
+        if !rest.isEmpty {
+            let next = writer.buffer()
+            next.begin(at: buffer.range.upper - Int64(rest.count))
+            _ = next.append(rest)
+            buffer.cut(to: buffer.count - rest.count)
+            gathered = next
+        }
         writer.add(.store(self, [buffer]))
     }
 
     func finished(_ result: Result<Void, StoreError>) {
-        drained()
+        if let buffer = gathered { writer.add(.store(self, [buffer])) }
+        gathered = nil
         writer.add(.end(self, result))
     }
 

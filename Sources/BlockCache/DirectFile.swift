@@ -9,21 +9,26 @@ internal import Platform
 /// A second descriptor of a cache file, for writes past the kernel's memory of it (`O_DIRECT`).
 ///
 /// What readers get from memory need not take the kernel's as well: half of what such a write costs is making and filling
-/// pages that nobody looks at. Used by one thread at a time.
+/// pages that nobody looks at. Several threads may write at once.
 final class DirectFile: Sendable {
     private enum State {
         case closed
-        case open(Int32)
+        case open(Descriptor)
         /// The file system, or this system, has no such writes.
         case unsupported
     }
 
+    /// Open for as long as somebody writes by it, also when it is given up meanwhile.
+    private final class Descriptor: Sendable {
+        let file: FileDescriptor
+
+        init(_ file: consuming FileDescriptor) { self.file = file }
+    }
+
     /// What offsets, lengths and addresses have to be multiples of; more than any disk asks for.
-    private static let alignment = 4096
+    static let alignment = 4096
 
     private let state = Lock(State.closed)
-
-    deinit { close() }
 
     /// Whether bytes, their place in memory and in the file are such as the disk takes.
     static func takes(_ bytes: UnsafeRawBufferPointer, at offset: Int64) -> Bool {
@@ -44,7 +49,9 @@ final class DirectFile: Sendable {
             iovec(iov_base: UnsafeMutableRawPointer(mutating: $0.baseAddress), iov_len: $0.count)
         }
         do throws(SystemError) {
-            let count = try retryingOnInterrupt("pwritev") { pwritev(direct, vector, Int32(vector.count), Int(offset)) }
+            let count = try retryingOnInterrupt("pwritev") {
+                withExtendedLifetime(direct) { pwritev(direct.file.raw, vector, Int32(vector.count), Int(offset)) }
+            }
             // A full disk, or a broken one, says so when the rest is written the usual way.
             return count == pieces.reduce(0) { $0 + $1.count }
         } catch {
@@ -56,35 +63,37 @@ final class DirectFile: Sendable {
 
     /// Closes the descriptor until the next write.
     func close() {
-        let open = state.withLock { state -> Int32? in
-            guard case .open(let descriptor) = state else { return nil }
+        // Closed outside of the lock, and not before the last write by it has ended.
+        let direct = state.withLock { state -> Descriptor? in
+            guard case .open(let direct) = state else { return nil }
             state = .closed
-            return descriptor
+            return direct
         }
-        if let open { _ = Glibc.close(open) }
+        withExtendedLifetime(direct) {}
     }
 
-    private func open(_ descriptor: Int32) -> Int32? {
+    private func open(_ descriptor: Int32) -> Descriptor? {
         state.withLock { state in
             switch state {
             case .open(let direct): return direct
             case .unsupported: return nil
             case .closed:
                 // Not by its name, which may be another file's by now, or nobody's.
-                let direct = try? FileDescriptor.open("/proc/self/fd/\(descriptor)", O_WRONLY | moorage_O_DIRECT)
-                    .detach()
-                state = direct.map { .open($0) } ?? .unsupported
+                let flags = O_WRONLY | moorage_O_DIRECT
+                guard let file = try? FileDescriptor.open("/proc/self/fd/\(descriptor)", flags) else {
+                    state = .unsupported
+                    return nil
+                }
+                let direct = Descriptor(file)
+                state = .open(direct)
                 return direct
             }
         }
     }
 
-    private func give(up direct: Int32) {
-        let isOurs = state.withLock { state in
-            guard case .open(direct) = state else { return false }
-            state = .unsupported
-            return true
+    private func give(up direct: Descriptor) {
+        state.withLock { state in
+            if case .open(let current) = state, current === direct { state = .unsupported }
         }
-        if isOurs { _ = Glibc.close(direct) }
     }
 }

@@ -6,6 +6,7 @@ import Glibc
 import ObjectStore
 import Platform
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import BlockCache
@@ -113,19 +114,50 @@ import Testing
     }
 
     @Test func spareMemoryGoesBackWhenNothingArrives() {
+        let slab = 2 << 20
         let memory = ArrivalMemory()
         memory.giveBack(memory.take())
         memory.trim()
-        #expect(memory.spareBytes == ArrivalBuffer.capacity, "it was in use a moment ago")
+        #expect(memory.spareBytes == slab, "it was in use a moment ago")
         let again = memory.take()
-        #expect(memory.spareBytes == 0)
+        #expect(memory.spareBytes == slab - ArrivalBuffer.capacity)
+        memory.trim()
+        memory.trim()
+        #expect(memory.spareBytes == slab - ArrivalBuffer.capacity, "one of them is in use")
         memory.giveBack(again)
         memory.trim()
+        #expect(memory.spareBytes == 0)
+    }
+
+    @Test func memoryIsNeverMoreThanWhatWasInUseAtOnce() {
+        let seed = UInt64.random(in: 0...UInt64.max)
+        print("seed \(seed)")
+        var random = SeededGenerator(seed: seed)
+        let memory = ArrivalMemory()
+        var pieces: [ArrivalMemory.Piece] = []
+        var most = 0
+        for step in 0..<2000 {
+            if pieces.isEmpty || pieces.count < 200 && Bool.random(using: &random) {
+                let piece = memory.take()
+                let number = UInt64(step)
+                piece.memory.storeBytes(of: number, toByteOffset: piece.memory.count - 8, as: UInt64.self)
+                piece.memory.storeBytes(of: number, as: UInt64.self)
+                pieces.append(piece)
+            } else {
+                let piece = pieces.remove(at: Int.random(in: pieces.indices, using: &random))
+                let ends = [0, piece.memory.count - 8].map { piece.memory.load(fromByteOffset: $0, as: UInt64.self) }
+                #expect(ends[0] == ends[1], "seed \(seed): another piece has its bytes")
+                memory.giveBack(piece)
+            }
+            if step % 50 == 0 { memory.trim() }
+            most = max(most, pieces.count)
+            let mapped = memory.spareBytes + pieces.count * ArrivalBuffer.capacity
+            #expect(mapped <= (most + 7) / 8 * 8 * ArrivalBuffer.capacity, "seed \(seed), step \(step)")
+        }
+        for piece in pieces { memory.giveBack(piece) }
+        memory.trim()
         memory.trim()
         #expect(memory.spareBytes == 0)
-        let buffers = (0..<200).map { _ in memory.take() }
-        for buffer in buffers { memory.giveBack(buffer) }
-        #expect(memory.spareBytes == 32 << 20)
     }
 
     @Test func buffersEndWhereTheNextIsAligned() {
@@ -138,7 +170,7 @@ import Testing
     }
 
     @Test func whatWaitsIsStoredTogetherInItsOrder() throws {
-        let writer = ArrivalWriter(startsThread: false)
+        let writer = ArrivalWriter(startsThreads: false)
         let memory = ArrivalMemory()
         let object = try #require(cache(SteppedSource()).object(of: key, version: version(100 << 20)))
         let budget = FetchBudget(limit: 1)
@@ -158,15 +190,93 @@ import Testing
         }
         var jobs = (0..<11).flatMap { [store(0, $0), store(1, $0 < 5 ? $0 : $0 + 1)] }
         jobs.append(.end(fetches[0], .success(())))
-        let found = ArrivalWriter.gathered(jobs).map { job -> String in
-            switch job {
+        let names = fetches.map { ObjectIdentifier($0) }
+        func next(except busy: Set<ObjectIdentifier> = []) -> String? {
+            switch ArrivalWriter.take(from: &jobs, except: busy) {
             case .store(let fetch, let buffers):
                 let first = (buffers[0].offset - fetch.range.lower) / Int64(ArrivalBuffer.capacity)
                 return "\(fetch === fetches[0] ? 0 : 1): \(first)+\(buffers.count)"
             case .end(let fetch, _): return "\(fetch === fetches[0] ? 0 : 1) ends"
+            case nil: return nil
             }
         }
-        // Eight at most, and nothing across the hole in the second's.
-        #expect(found == ["0: 0+8", "1: 0+5", "1: 6+6", "0: 8+3", "0 ends"])
+        // Eight at most, nothing across the hole in the second's, and nothing of a fetch that somebody stores for.
+        #expect(next(except: [names[1]]) == "0: 0+8")
+        #expect(next(except: [names[0]]) == "1: 0+5")
+        #expect(next(except: Set(names)) == nil)
+        #expect(next(except: [names[0]]) == "1: 6+6")
+        #expect(next(except: [names[0]]) == nil)
+        #expect(next() == "0: 8+3")
+        #expect(next() == "0 ends")
+        #expect(next() == nil)
+        #expect(jobs.isEmpty)
+    }
+
+    @Test func aFetchDoesNotWaitForTheDiskOfAnother() throws {
+        let source = SteppedSource()
+        let cache = cache(source)
+        let isStuck = Monitor(false)
+        let mayGoOn = Monitor(false)
+        cache.shared.room.serve {
+            // Only the first that has room looked for.
+            let isFirst = isStuck.update { stuck in
+                defer { stuck = true }
+                return !stuck
+            }
+            if isFirst { _ = mayGoOn.wait { $0 ? true : nil } }
+            return .max
+        }
+        let size: Int64 = 100_000
+        let readers = ["a", "b"].map { cache.reader(of: ObjectKey($0), version: version(size)) }
+        func arrive(_ index: Int) {
+            let sink = source.sink(index)
+            expectedBytes(ByteRange(0, size)).withUnsafeBytes { sink.received($0, at: 0) }
+            sink.finished(.success(()))
+        }
+        let first = try Thread(name: "first") { _ = try? readers[0].bytes(ByteRange(0, 10)) }
+        arrive(0)
+        _ = isStuck.wait { $0 ? true : nil }
+        let second = try Thread(name: "second") { _ = try? readers[1].bytes(ByteRange(0, 10)) }
+        arrive(1)
+        for _ in 0..<6000 where !readers[1].isResident(ByteRange(0, size)) { usleep(10_000) }
+        #expect(readers[1].isResident(ByteRange(0, size)))
+        #expect(!readers[0].isResident(ByteRange(0, size)))
+        mayGoOn.update { $0 = true }
+        first.join()
+        second.join()
+        #expect(try readers[0].bytes(ByteRange(0, size)) == expectedBytes(ByteRange(0, size)))
+    }
+
+    @Test func pagesAreStoredWholeUntilTheEnd() throws {
+        let source = SteppedSource()
+        let cache = cache(source)
+        let size: Int64 = 200_000
+        let object = try #require(cache.object(of: key, version: version(size)))
+        let reader = cache.reader(of: key, version: version(size))
+        let done = try Thread(name: "reader") { _ = try? reader.bytes(ByteRange(size - 10, size)) }
+        let sink = source.sink()
+        func isStored(_ position: Int64) -> Bool {
+            for _ in 0..<6000 {
+                let found = object.monitor.inspect { $0.fetches.first?.progress.position }
+                if found == position { return true }
+                usleep(10_000)
+            }
+            return false
+        }
+        expectedBytes(ByteRange(0, 40_000)).withUnsafeBytes { sink.received($0, at: 0) }
+        sink.drained()
+        #expect(isStored(36_864))
+        // Less than a page more is no reason to store anything.
+        expectedBytes(ByteRange(40_000, 40_900)).withUnsafeBytes { sink.received($0, at: 40_000) }
+        sink.drained()
+        expectedBytes(ByteRange(40_900, 150_000)).withUnsafeBytes { sink.received($0, at: 40_900) }
+        sink.drained()
+        #expect(isStored(147_456))
+        expectedBytes(ByteRange(150_000, size)).withUnsafeBytes { sink.received($0, at: 150_000) }
+        sink.drained()
+        #expect(isStored(size), "the last block ends here, whether or not the answer does")
+        done.join()
+        sink.finished(.success(()))
+        #expect(try reader.bytes(ByteRange(0, size)) == expectedBytes(ByteRange(0, size)))
     }
 }

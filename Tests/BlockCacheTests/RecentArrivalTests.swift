@@ -5,6 +5,7 @@ import Base
 import Glibc
 import ObjectStore
 import Platform
+import Synchronization
 import TestSupport
 import Testing
 
@@ -143,5 +144,32 @@ import Testing
         #expect(!DirectFile.takes(UnsafeRawBufferPointer(memory), at: 100))
         #expect(!DirectFile.takes(UnsafeRawBufferPointer(rebasing: memory[..<100]), at: 0))
         #expect(!DirectFile.takes(UnsafeRawBufferPointer(rebasing: memory[1...4096]), at: 0))
+    }
+
+    @Test func directWritesGoOnWhenTheDescriptorIsGivenUpMeanwhile() throws {
+        let path = folder.path + "/direct"
+        let file = try FileDescriptor.open(path, O_RDWR | O_CREAT)
+        let direct = DirectFile()
+        let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 16, alignment: 4096)
+        defer { memory.deallocate() }
+        memory.initializeMemory(as: UInt8.self, repeating: 7)
+        let bytes = UnsafeRawBufferPointer(memory)
+        guard try direct.write([bytes], at: 0, of: file) else { return }  // This file system has none.
+        let isDone = Atomic(false)
+        let closer = try Thread(name: "closer") {
+            while !isDone.load(ordering: .relaxed) { direct.close() }
+        }
+        var written = 0
+        var found = [UInt8](repeating: 0, count: memory.count)
+        for index in 0..<500 {
+            memory.initializeMemory(as: UInt8.self, repeating: UInt8(index % 251))
+            let offset = Int64(index % 16) << 16
+            guard (try? direct.write([bytes], at: offset, of: file)) == true else { continue }
+            let count = found.withUnsafeMutableBytes { (try? file.read(into: $0, at: offset)) ?? 0 }
+            if count == found.count, found.allSatisfy({ $0 == UInt8(index % 251) }) { written += 1 }
+        }
+        isDone.store(true, ordering: .relaxed)
+        closer.join()
+        #expect(written == 500)
     }
 }
