@@ -98,8 +98,9 @@ final class CacheCondition: Sendable {
 
     func failed(_ error: SystemError) {
         Log.debug("cache", "\(error)")
-        isFailing.store(true, ordering: .relaxed)
         change { $0.failed(error, at: monotonicSeconds()) }
+        // Afterwards: who stores something in between is not to take it for the news that the disk works again.
+        isFailing.store(true, ordering: .relaxed)
     }
 
     func failedWholeFile(_ error: SystemError?) { change { $0.failedWholeFile(error) } }

@@ -14,6 +14,8 @@ final class CacheRoom: Sendable {
         /// How many bytes may come before the next look.
         var left: Int64 = 0
         var look: (@Sendable () -> Int64)?
+        /// Somebody looks: two at once would both give up what is too much.
+        var isLooking = false
     }
 
     private let state = Lock(State())
@@ -25,15 +27,17 @@ final class CacheRoom: Sendable {
     func took(_ count: Int64) {
         let look = state.withLock { state -> (@Sendable () -> Int64)? in
             state.left -= count
-            guard state.left < 0 else { return nil }
-            // For others, while this one looks.
-            state.left = Self.steps.lowerBound
-            return state.look
+            guard state.left < 0, !state.isLooking, let look = state.look else { return nil }
+            state.isLooking = true
+            return look
         }
         guard let look else { return }
         let room = look()
         // A part of it: others take of the same disk.
-        state.withLock { $0.left = min(max(room / 4, Self.steps.lowerBound), Self.steps.upperBound) }
+        state.withLock { state in
+            state.left = min(max(room / 4, Self.steps.lowerBound), Self.steps.upperBound)
+            state.isLooking = false
+        }
     }
 }
 
