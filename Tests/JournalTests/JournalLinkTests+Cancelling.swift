@@ -34,7 +34,7 @@ extension JournalLinkTests {
         #expect(try journal.node(at: "y") == nil && journal.linkedName(at: "y") == nil)
     }
 
-    @Test(arguments: ["moved", "rewritten", "exchanged"])
+    @Test(arguments: ["moved", "rewritten", "exchanged", "linked"])
     func aFileIsNotTheObjectThatItWasToReplace(_ how: String) throws {
         try linkRemote("a", "c")
         switch how {
@@ -44,6 +44,10 @@ extension JournalLinkTests {
         case "rewritten":
             try moveOver()
             try rewrite("y")
+        case "linked":
+            try moveOver()
+            try rewrite("y")
+            try link("y", "z", otherFile)
         default:
             try journal.exchange("a", "y", firstRemote: fixture.remoteFile, secondRemote: otherFile)
             try rewrite("y")
@@ -51,6 +55,9 @@ extension JournalLinkTests {
         try cancelOther()
         #expect(try journal.linkedName(at: "c")?.isFirst == true && journal.node(at: "c") == nil)
         #expect(try fixture.row("a").base == .version(fixture.old), "as it was")
+        if how == "linked" {
+            #expect(try journal.linked(at: "z")?.first == "c" && fixture.row("z").kind == .hardLink, "and by this name")
+        }
     }
 
     /// Its other name is one of which the remote has no copy, but an object that is to be replaced, or nothing.
