@@ -39,7 +39,7 @@ final class ArrivalWriter: Sendable {
     /// How many buffers may be in use before the transfer thread waits for the disk.
     private static let limit = 64
     /// With more than so many the disk is behind.
-    private static let backlog = 48
+    private static let backlog = 60
     /// How many are put into a file at once.
     private static let batch = 8
 

@@ -42,6 +42,10 @@ final class ActiveTransfer {
     private var hasBegunBefore = false
     /// Whether pieces were given to the delegate since it was told that there are no more for now.
     private var hasReceived = false
+    /// How much is to come before the thread is woken for more.
+    var mark = LowWaterMark()
+    /// The mark that its connection has, in bytes.
+    var markSet = LowWaterMark.none
     /// Whether the delegate wants no more of the body for now.
     private(set) var isHeldByDelegate = false
     /// Why we made libcurl stop; more telling than its own code.
@@ -112,6 +116,7 @@ final class ActiveTransfer {
     /// that by the rewind; what has none would be repeated unseen.
     func mayBegin() -> Bool {
         defer { hasBegunBefore = true }
+        clearMark()
         guard hasBegunBefore, !request.isReplayable, (request.body?.count ?? 0) == 0 else { return true }
         return stop(.connectionLost, "the connection closed before the answer")
     }
@@ -144,7 +149,11 @@ final class ActiveTransfer {
     /// Takes a piece of the body.
     func receivedData(_ bytes: UnsafeRawBufferPointer) -> Reception {
         isHeldByDelegate = status != nil && !delegate.transferMayReceive()
-        guard !isHeldByDelegate, admit(bytes.count, .down) == bytes.count else { return .held }
+        guard !isHeldByDelegate, admit(bytes.count, .down) == bytes.count else {
+            // libcurl keeps what it has read, which is not to be waited for.
+            mark.giveUp()
+            return .held
+        }
         // The body of a 417 that is being retried is nobody's.
         guard status != nil else { return .taken }
         bytesReceived += Int64(bytes.count)
@@ -161,11 +170,10 @@ final class ActiveTransfer {
         resume()
     }
 
-    /// Tells the delegate that libcurl has handed over all it had.
-    func drain() {
-        guard hasReceived else { return }
-        hasReceived = false
-        delegate.transferDidDrain()
+    /// Whether pieces were taken since this was last asked.
+    func takeHasReceived() -> Bool {
+        defer { hasReceived = false }
+        return hasReceived
     }
 
     /// Fills libcurl's send buffer; nil stops the transfer, `CURL_READFUNC_PAUSE` holds it.

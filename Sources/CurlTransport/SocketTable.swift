@@ -11,21 +11,48 @@ internal import Glibc
 /// Belongs to the transport's thread.
 final class SocketTable {
     private var sockets: Set<Int32> = []
+    /// Low-water marks other than ``LowWaterMark/none``, in bytes.
+    private var marks: [Int32: Int] = [:]
 
     /// A socket was made.
-    func note(_ socket: Int32) { sockets.insert(socket) }
+    func note(_ socket: Int32) {
+        sockets.insert(socket)
+        marks[socket] = nil
+    }
 
-    /// The socket that connects these ports; nil when it is not known.
-    func find(localPort: Int, remotePort: Int) -> Int32? {
-        guard localPort > 0 else { return nil }
+    var hasMarks: Bool { !marks.isEmpty }
+
+    /// Has the kernel tell that a connection can be read once so many bytes are there (`SO_RCVLOWAT`).
+    ///
+    /// Nobody waits for those of another transfer: where several have these ports none gets a mark.
+    func setMark(_ bytes: Int, localPort: Int, remotePort: Int) {
+        let found = find(localPort: localPort, remotePort: remotePort)
+        for socket in found { setMark(found.count == 1 ? bytes : LowWaterMark.none, of: socket) }
+    }
+
+    private func setMark(_ bytes: Int, of socket: Int32) {
+        guard marks[socket, default: LowWaterMark.none] != bytes else { return }
+        var value = Int32(bytes)
+        guard setsockopt(socket, SOL_SOCKET, SO_RCVLOWAT, &value, socklen_t(MemoryLayout<Int32>.size)) == 0 else {
+            return
+        }
+        marks[socket] = bytes == LowWaterMark.none ? nil : bytes
+    }
+
+    /// The sockets that connect these ports: one, but where several remote addresses have the same port and the kernel gave
+    /// the same local port to connections to two of them; none when it is not known.
+    func find(localPort: Int, remotePort: Int) -> [Int32] {
+        guard localPort > 0 else { return [] }
+        var found: [Int32] = []
         for socket in sockets {
             guard let local = Self.port(socket, getsockname) else {
                 sockets.remove(socket)
+                marks[socket] = nil
                 continue
             }
-            if local == localPort, Self.port(socket, getpeername) == remotePort { return socket }
+            if local == localPort, Self.port(socket, getpeername) == remotePort { found.append(socket) }
         }
-        return nil
+        return found
     }
 
     private static func port(

@@ -48,14 +48,19 @@ extension TransportEngine {
 extension ActiveTransfer {
     var trafficClass: TrafficClass { request.trafficClass?() ?? standardClass }
 
-    /// The connection it uses; nil before it has one.
-    var socket: Int32? {
+    /// The ports of the connection it uses; nil before it has one.
+    var ports: (local: Int, remote: Int)? {
         var localPort = 0
         var remotePort = 0
         guard moorage_curl_get_long(handle, CURLINFO_LOCAL_PORT, &localPort) == CURLE_OK,
-            moorage_curl_get_long(handle, CURLINFO_PRIMARY_PORT, &remotePort) == CURLE_OK
+            moorage_curl_get_long(handle, CURLINFO_PRIMARY_PORT, &remotePort) == CURLE_OK, localPort > 0
         else { return nil }
-        return gate?.sockets.find(localPort: localPort, remotePort: remotePort)
+        return (localPort, remotePort)
+    }
+
+    /// The connection it uses; nil before it has one.
+    var socket: Int32? {
+        ports.flatMap { gate?.sockets.find(localPort: $0.local, remotePort: $0.remote).first }
     }
 
     /// Whether it may be made to wait: what has to be complete by a certain time is counted and goes at once.

@@ -19,6 +19,8 @@ final class TransportEngine {
     private var lastTick = 0.0
     /// When the last wait was over, in monotonic seconds: what comes later may be told wrongly by a standstill.
     private var turn = monotonicSeconds()
+    /// How long the last wait for the network was, in seconds.
+    private var waited = 0.0
     /// Connections from before this time are used no more: one of them proved dead, or the way is another.
     private var distrusted = -Double.infinity
     /// What had moved on all connections when the transfers were looked at last, in bytes of the ones of then.
@@ -54,9 +56,9 @@ final class TransportEngine {
             var running: Int32 = 0
             curl_multi_perform(mailbox.multi, &running)
             collectFinished()
-            for transfer in active.values { transfer.drain() }
-            let release = releaseHeld()
             let now = monotonicSeconds()
+            for transfer in active.values { transfer.drain(waited: waited, now: now) }
+            let release = releaseHeld()
             runTimers(now)
             if now - lastTick >= Self.tick {
                 lastTick = now
@@ -90,9 +92,11 @@ final class TransportEngine {
 
     private func wait(_ milliseconds: Int32) {
         // From the last turn on: where nobody was there between two waits, nobody took answers either.
+        let start = monotonicSeconds()
         let due = turn + Double(milliseconds) / 1000
         curl_multi_poll(mailbox.multi, nil, 0, milliseconds, nil)
         turn = monotonicSeconds()
+        waited = turn - start
         AttendedClock.shared.noteWait(until: due, now: turn)
     }
 
@@ -101,7 +105,8 @@ final class TransportEngine {
 
     /// How long to wait for the network, in milliseconds.
     private func pollTimeout(_ now: Double, _ release: Double?) -> Int32 {
-        let idle = active.isEmpty ? 60.0 : Self.tick
+        let idle =
+            active.isEmpty ? 60.0 : active.values.contains { $0.mark.isSet } ? LowWaterMark.longestWait : Self.tick
         let due = timers.map { max(0, $0.due - now) }.min() ?? idle
         return Int32((min(idle, due, release ?? idle) * 1000).rounded(.up))
     }

@@ -48,10 +48,18 @@ package enum LoopbackSocket {
     /// A connection to `address`, without Nagle's delay.
     package static func connected(to address: SocketAddress) throws(SystemError) -> FileDescriptor {
         let socket = try make()
+        try connect(socket, to: address)
+        return socket
+    }
+
+    /// Connects a socket, which may be bound, without Nagle's delay.
+    package static func connect(
+        _ socket: borrowing FileDescriptor,
+        to address: SocketAddress
+    ) throws(SystemError) {
         let result = withAddress(address) { Glibc.connect(socket.raw, $0, $1) }
         if result != 0 { throw SystemError.last("connect", address.description) }
         disableDelay(socket)
-        return socket
     }
 
     /// The next connection of a listener, nil when none came within `milliseconds`.
