@@ -7,9 +7,9 @@ internal import Platform
 
 /// The size of the reads that the kernel makes ahead of a program.
 enum KernelReadahead {
-    /// Four times the kernel's own: half of the requests, and a mapping that is read here and there gets no more than this
-    /// around each of the first hundred places (`MMAP_LOTSAMISS` in mm/filemap.c); in KiB.
-    private static let kibibytes = 512
+    /// Twice the kernel's own: most of what larger ones save, and a mapping that is read here and there gets no more than
+    /// this around each place; in KiB.
+    private static let kibibytes = 256
 
     /// Sets it for a mount, where the system allows (root only); without it everything works, a little slower.
     static func enlarge(_ mountpoint: String) {

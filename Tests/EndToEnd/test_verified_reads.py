@@ -173,4 +173,4 @@ def test_the_kernel_reads_ahead_as_much_as_it_was_told(instance):
     mount = instance.mount("s3://bucket")
     device = os.stat(mount.path).st_dev
     with open(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb") as file:
-        assert int(file.read()) == 512
+        assert int(file.read()) == 256
