@@ -200,6 +200,24 @@ def test_a_new_file_that_is_cancelled_stays_by_its_other_name(mount, instance, c
     assert objects(client) == {"g": b"first"} and read(mount / "g") == b"first"
 
 
+@pytest.mark.parametrize("synced", [True, False])
+def test_what_was_written_anew_and_then_linked_outlives_a_cancel(mount, instance, client, synced):
+    write_file(mount / "f", b"first")
+    instance.flush()
+    pause(instance)
+    with open(mount / "f", "wb") as file:
+        file.write(b"second")
+        if synced:
+            file.flush()
+            os.fsync(file.fileno())
+    os.link(mount / "f", mount / "g")
+    instance.run("uploads", "cancel", mount / "f")
+    wait_until(lambda: read(mount / "f") == b"first")
+    assert read(mount / "g") == b"second"
+    settle(instance)
+    assert objects(client) == {"f": b"first", "g": b"second"}
+
+
 @pytest.mark.parametrize("name", ["f", "g"])
 def test_a_rename_that_is_cancelled_gives_the_name_back(linked, instance, client, name):
     pause(instance)

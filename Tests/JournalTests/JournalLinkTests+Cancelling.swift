@@ -16,7 +16,12 @@ extension JournalLinkTests {
     }
 
     /// Gives a file wholly other content, which is synced.
-    private func rewrite(_ path: ObjectKey, _ version: ObjectVersion? = nil) throws {
+    @discardableResult
+    private func rewrite(
+        _ path: ObjectKey,
+        _ version: ObjectVersion? = nil,
+        syncing: Bool = true
+    ) throws -> GenerationID {
         let node = try journal.beginWriting(at: path, remote: .file(version ?? fixture.old, .file()))
         let generation = try #require(node.generation)
         var content = generation.content
@@ -24,7 +29,8 @@ extension JournalLinkTests {
         _ = try fixture.put(node, "other")
         content.write(ByteRange(offset: 0, count: 5))
         try journal.seal(node.id, generation.id, content: content, modified: nil)
-        try fixture.synchronize()
+        if syncing { try fixture.synchronize() }
+        return generation.id
     }
 
     /// Cancels `y`, and looks at it.
@@ -196,6 +202,31 @@ extension JournalLinkTests {
         try rewrite("a")
         #expect(try journal.cancel(fixture.row("a").id))
         #expect(try journal.linked(at: "b")?.first == "a" && fixture.paths() == (hasCopy ? [] : ["b"]))
+    }
+
+    /// The other name never was one of what the remote has; of an edit in place it is.
+    @Test(arguments: [true, false], [true, false])
+    func whatWasWrittenAnewBeforeAnotherNameWasGivenStaysByThat(isAnew: Bool, isSynced: Bool) throws {
+        let written = isAnew ? try rewrite("a", syncing: isSynced) : try fixture.edit("a").generation?.id
+        if isSynced { try fixture.synchronize() }
+        try link("a", "b", fixture.remoteFile)
+        #expect(try journal.cancel(fixture.row("a").id))
+        try journal.noteForeign(fixture.old, atFirst: "a", attributes: .file())
+        #expect(try journal.linked(at: "b")?.first == (isAnew ? nil : "a"))
+        #expect(try (fixture.row("b").generation?.id == written) == isAnew)
+    }
+
+    /// As is a file that takes the place of one that was removed: that removal is a change of its own.
+    @Test(arguments: [true, false], [true, false])
+    func whatWasWrittenAnewAndMovedIsNoLongerWhatItWas(isAnew: Bool, isSynced: Bool) throws {
+        if isAnew { try rewrite("a", syncing: isSynced) } else { try fixture.edit("a") }
+        if isSynced { try fixture.synchronize() }
+        try journal.rename(from: "a", to: "b", sourceRemote: fixture.remoteFile, targetRemote: .absent)
+        #expect(try journal.cancel(fixture.row("b").id))
+        #expect(try fixture.paths() == (isAnew ? ["a"] : []))
+        guard isAnew else { return }
+        #expect(try journal.cancel(fixture.row("a").id))
+        #expect(try fixture.paths().isEmpty)
     }
 }
 

@@ -177,9 +177,12 @@ extension Tables {
     }
 
     /// The remote object that shows in a content, or was fetched into it.
+    ///
+    /// None where all of it was written anew, whether or not it was synced since, and has let go of what it was over.
     func origin(of generation: Generation?) throws(JournalError) -> ContentOrigin? {
         var generation = generation
         while let current = generation {
+            guard try isUncovered(current) else { return nil }
             switch current.underlay {
             case .none: return current.origin
             case .remote(let key, let version): return ContentOrigin(key: key, version: version)
