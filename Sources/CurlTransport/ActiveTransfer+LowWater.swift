@@ -4,6 +4,14 @@
 internal import CCurl
 internal import Glibc
 
+/// What of an answer says how it can be waited for; it stays until another answer begins.
+struct MarkTerms {
+    /// Not TLS, which hands over records of its own.
+    let isPlain: Bool
+    /// The length of the body, in bytes; nil when it was not told.
+    let length: Int?
+}
+
 extension ActiveTransfer {
     /// Tells the delegate that libcurl has handed over all it had, and the kernel when to wake the thread for more.
     ///
@@ -11,19 +19,26 @@ extension ActiveTransfer {
     func drain(waited: Double, now: Double) {
         if takeHasReceived() {
             delegate.transferDidDrain()
-            if isMarkOfUse { mark.note(received: Int(bytesReceived), of: length, at: now) } else { mark.giveUp() }
+            let terms = markTerms ?? learnTerms()
+            markTerms = terms
+            // Where bandwidth is limited the kernel takes in little, and each piece is waited for.
+            let isOfUse = terms.isPlain && gate?.receiveBuffer == nil
+            if isOfUse { mark.note(received: Int(bytesReceived), of: terms.length, at: now) } else { mark.giveUp() }
         } else {
             mark.noteNothing(waited: waited, at: now)
         }
         if mark.bytes != markSet { setMark() }
     }
 
-    /// Where bandwidth is limited the kernel takes in little, and each piece is waited for.
-    private var isMarkOfUse: Bool { request.url.hasPrefix("http://") && gate?.receiveBuffer == nil }
+    private func learnTerms() -> MarkTerms {
+        var length: curl_off_t = -1
+        _ = moorage_curl_get_offset(handle, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length)
+        return MarkTerms(isPlain: request.url.hasPrefix("http://"), length: length < 0 ? nil : Int(length))
+    }
 
     /// Has the connection tell of whatever comes, as at the beginning of an answer: the transfer before may have left a mark.
     func clearMark() {
-        mark = LowWaterMark()
+        (mark, markTerms) = (LowWaterMark(), nil)
         if gate?.sockets.hasMarks == true { setMark() }
     }
 
@@ -31,12 +46,5 @@ extension ActiveTransfer {
         guard let ports else { return }
         gate?.sockets.setMark(mark.bytes, localPort: ports.local, remotePort: ports.remote)
         markSet = mark.bytes
-    }
-
-    /// The length of the answer's body, in bytes; nil when it was not told.
-    private var length: Int? {
-        var length: curl_off_t = -1
-        _ = moorage_curl_get_offset(handle, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length)
-        return length < 0 ? nil : Int(length)
     }
 }

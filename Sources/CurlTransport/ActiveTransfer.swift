@@ -46,6 +46,8 @@ final class ActiveTransfer {
     var mark = LowWaterMark()
     /// The mark that its connection has, in bytes.
     var markSet = LowWaterMark.none
+    /// What its answer says of marks; nil before anything of the body has come.
+    var markTerms: MarkTerms?
     /// Whether the delegate wants no more of the body for now.
     private(set) var isHeldByDelegate = false
     /// Why we made libcurl stop; more telling than its own code.

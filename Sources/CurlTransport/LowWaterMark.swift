@@ -21,7 +21,7 @@ struct LowWaterMark {
     private static let span = 0.008
     /// What is said of the rate by less is chance, in bytes.
     private static let leastSample = 1 << 20
-    /// Bytes of the answer that libcurl or the TLS library may have and not have handed over.
+    /// Bytes of the answer that libcurl may have read and not have handed over.
     private static let hidden = 128 << 10
 
     /// In bytes.
