@@ -23,6 +23,8 @@ package final class Journal: Sendable {
     let stagingFolder: FileDescriptor
     private let identity: [UInt64]?
     let begun = Atomic<Int>(0)
+    /// Held by who has notes of requests made durable.
+    private let notes = Lock(())
     let newFiles = NewFiles()
     let closeLog: CloseLog
     /// The kernel's name for the time since the machine was started.
@@ -113,8 +115,34 @@ package final class Journal: Sendable {
 
     /// Makes every commit so far, of any process, survive power loss.
     package func makeDurable() throws(JournalError) {
-        try write(durable: true) { tables throws(JournalError) in
-            try tables.connection.run("UPDATE meta SET value = value + 1 WHERE key = 'durable'")
+        try write(durable: true) { _ in }
+    }
+
+    /// Writes something down before the request that it is about goes out, durably, with every earlier commit.
+    ///
+    /// Else power loss could leave a journal older than the remote, which takes its own object for somebody else's, or
+    /// brings back a row that shows what was replaced since. Nil, and nothing goes out, where `body` gives nil.
+    ///
+    /// `undo` takes the note back where it cannot be made durable.
+    func writeBeforeRequest<Result>(
+        _ body: (Tables) throws(JournalError) -> Result?,
+        undo: (Tables, Result) throws(JournalError) -> Void
+    ) throws(JournalError) -> Result? {
+        let note = try write { tables throws(JournalError) in (try body(tables), try tables.durableCommits()) }
+        guard let result = note.0 else { return nil }
+        // Of several that wait for the disk the first may do it for all.
+        return try notes.withLock { _ throws(JournalError) in
+            let commits = try reader.read { connection throws(JournalError) in
+                try Tables(connection: connection).durableCommits()
+            }
+            guard commits == note.1 else { return result }
+            do throws(JournalError) {
+                try makeDurable()
+            } catch {
+                _ = try? write { tables throws(JournalError) in try undo(tables, result) }
+                throw error
+            }
+            return result
         }
     }
 
@@ -181,10 +209,14 @@ package final class Journal: Sendable {
             let tables = Tables(connection: connection)
             place = try adoptCloses(tables)
             written = newFiles.waiting()
-            guard let waiting = written else { return try body(tables, nil, false) }
-            let sequence = try tables.nextSequence()
-            let hasSealed = try tables.insert(waiting, sequence, seal())
-            return try body(tables, sequence, hasSealed)
+            var (sequence, hasSealed): (ChangeSequence?, Bool) = (nil, false)
+            if let waiting = written {
+                let next = try tables.nextSequence()
+                (sequence, hasSealed) = (next, try tables.insert(waiting, next, seal()))
+            }
+            let result = try body(tables, sequence, hasSealed)
+            if durable { try tables.noteDurable() }
+            return result
         }
     }
 }

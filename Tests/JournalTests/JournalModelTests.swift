@@ -51,7 +51,7 @@ import Testing
 
     @Test func powerLossTearsNothingAndKeepsWhatWasDurable() throws {
         var seen: [String: Int] = [:]
-        for seed in Self.seeds(2_000_001) { try losePower(seed, &seen) }
+        for seed in Self.seeds(2_000_001, times: 3) { try losePower(seed, &seen) }
         guard Self.only == nil else { return }
         #expect(seen["compared", default: 0] > 0)
         #expect(seen["set-aside", default: 0] > 0)
@@ -60,28 +60,30 @@ import Testing
 
     private func losePower(_ seed: UInt64, _ seen: inout [String: Int]) throws {
         let world = try World(seed: seed)
-        var trace: [String] = []
+        var last = world
         do {
             for _ in 0..<world.random.below(20) { try world.mountStep() }
             let point = try world.makeDurable()
             let start = world.trace.count
-            for _ in 0..<world.random.below(15) { try world.mountStep() }
+            for _ in 0..<world.random.below(40) { try world.stepBeforePowerLoss() }
             let touched = Set(world.trace[start...].flatMap { $0.split(separator: " ").dropFirst().map(String.init) })
             let isUntouched = { (path: ObjectKey) in
                 // What moves with a folder is touched, too, and what takes its old place.
                 !touched.contains { path.isInside(ObjectKey($0)) || ObjectKey($0).isInside(path) }
             }
             let after = try world.afterPowerLoss(point)
-            trace = after.trace
+            last = after
             try after.checkAfterPowerLoss(point, untouched: isUntouched)
             seen["compared", default: 0] += point.model.keys.filter(isUntouched).count
+            for _ in 0..<world.random.below(30) {
+                if world.random.chance(60) { try after.mountStep() } else { try after.flusherStep() }
+                try after.check()
+            }
             try after.finish()
             seen.merge(after.seen) { $0 + $1 }
             seen["set-aside", default: 0] += world.seen["set-aside", default: 0]
         } catch {
-            Issue.record(
-                "seed \(seed): \(error)\n  \((trace.isEmpty ? world.trace : trace).suffix(60).joined(separator: "\n  "))"
-            )
+            Issue.record("seed \(seed): \(error)\n  \(last.trace.suffix(120).joined(separator: "\n  "))")
             throw error
         }
     }

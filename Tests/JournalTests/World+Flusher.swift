@@ -48,6 +48,7 @@ extension World {
             try deleteObject(node)
         } else if node.hasRemoteDirectory {
             note("delete-marker \(node.path)")
+            if losesPower { try journal.makeDurable() }
             markers[node.path] = nil
             if random.chance(80) { try journal.completeDirectoryRemoval(at: node.path) }
         }
@@ -55,6 +56,7 @@ extension World {
 
     private func deleteObject(_ node: JournalNode) throws {
         note("delete \(node.path)")
+        if losesPower { try journal.makeDurable() }
         if let object = objects[node.path] {
             guard case .version(let base) = node.base, object.version.isSame(as: base) else {
                 throw Failure("\(node.path): \(object.version) would be deleted as \(node.base)")
@@ -74,6 +76,8 @@ extension World {
         guard !puttingMarkers.isEmpty else { return }
         let node = puttingMarkers.remove(at: random.below(puttingMarkers.count))
         note("put-marker \(node.path)")
+        // As the note of the request is.
+        if losesPower { try journal.makeDurable() }
         try checkFolders(above: node.path)
         if objects[node.path] != nil { throw Failure("\(node.path): a marker beside an object") }
         markers[node.path] = node.attributes
@@ -107,6 +111,7 @@ extension World {
     /// Takes away the folder that an object is to replace.
     private func deleteMarker(_ node: JournalNode) throws {
         note("delete-marker \(node.path)")
+        if losesPower { try journal.makeDurable() }
         markers[node.path] = nil
         try journal.completeDirectoryRemoval(at: node.path)
     }
@@ -139,7 +144,13 @@ extension World {
         let completion = try journal.completeTransfer(transfer.id, version: version, hasAttributes: hasAttributes)
         note("complete \(transfer.key) \(completion)")
         note("completed-\(String(describing: completion).prefix { $0 != "(" })")
-        landed[transfer.id] = nil
+        guard losesPower else {
+            landed[transfer.id] = nil
+            return
+        }
+        // That it is noted is what power loss may take back; and what had replaced it may be lost, which is for those
+        // who look to see.
+        if completion == .unclaimed { model[transfer.key] = viewRemote(transfer.key) }
     }
 
     /// Fetches some of what a generation lacks; true when there was something to fetch.
@@ -198,7 +209,7 @@ extension World {
                 throw Failure("\(transfer.key): a copy of nothing")
             }
             guard let source = objects[from.key], source.version.isSame(as: from.version) else {
-                if try journal.node(transfer.node) == nil {
+                if try losesPower || journal.node(transfer.node) == nil {
                     // Nobody wants it any more, so nothing was kept for it.
                     note("fail \(transfer.key)")
                     return try journal.removeTransfer(transfer.id)

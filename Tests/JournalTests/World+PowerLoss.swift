@@ -25,6 +25,18 @@ extension World {
         return point
     }
 
+    /// Does one random thing of the mount or the flusher; what of it is made durable counts for ``afterPowerLoss(_:)``.
+    func stepBeforePowerLoss() throws {
+        losesPower = true
+        if random.chance(40) { try mountStep() } else { try flusherStep() }
+        let database = try Database(path: "\(scratch.path)/journal.sqlite", options: .init(isReadOnly: true))
+        let commits = try database.read { connection throws(DatabaseError) in
+            try connection.first("SELECT value FROM meta WHERE key = 'durable'") { $0.integer(0) } ?? 0
+        }
+        guard commits != durableCommits else { return }
+        (durableCommits, durableLog) = (commits, try logSize())
+    }
+
     func logSize() throws -> Int64 {
         try FileStatus.of("\(scratch.path)/journal.sqlite-wal")?.size ?? 0
     }
@@ -39,7 +51,7 @@ extension World {
         try Files.writeAtomically("\(target)/journal.sqlite", try Files.read("\(scratch.path)/journal.sqlite"))
         let log = try Files.read("\(scratch.path)/journal.sqlite-wal", limit: 1 << 24)
         let durable = Int(max(point.log, durableLog))
-        let cut = durable + random.below(log.count - durable + 1)
+        let cut = random.chance(50) ? durable : durable + random.below(log.count - durable + 1)
         try Files.writeAtomically("\(target)/journal.sqlite-wal", Array(log[..<cut]))
         let trusted = try Self.trustedExtents("\(target)/journal.sqlite")
         for name in try Files.names(in: "\(scratch.path)/staging") {

@@ -64,8 +64,12 @@ final class World {
     /// The remote's tags are made of the bytes, as those of most servers: new attributes do not change them.
     let hasTagsOfBytes: Bool
     var clock: Int64 = 100
-    /// How long the log was when a file with checksums was opened again.
+    /// How long the log was when it was last made durable, as far as that is known.
     var durableLog: Int64 = 0
+    /// How often that was.
+    var durableCommits: Int64 = 0
+    /// The power fails, or has failed: what the remote has may be newer than what the journal knows.
+    var losesPower = false
     var trace: [String] = []
     /// How often each interesting thing happened, so that a run can be shown not to be vacuous.
     var seen: [String: Int] = [:]
@@ -87,6 +91,7 @@ final class World {
         journal = other.journal
         objects = other.objects
         markers = other.markers
+        (landed, sent, losesPower) = (other.landed, other.sent, other.losesPower)
         trace = other.trace
         versions = other.versions
         hasTagsOfBytes = other.hasTagsOfBytes
@@ -223,6 +228,7 @@ final class World {
             return buffer
         case .remote(let key, let version):
             guard let object = try source(key, version) else { throw Failure("\(key) has no version \(version)") }
+            guard object.count >= segment.range.upper else { throw Failure("\(key) is shorter than \(version)") }
             return Array(object[Int(segment.range.lower)..<Int(segment.range.upper)])
         }
     }

@@ -5,7 +5,8 @@ package import Base
 internal import Database
 
 extension Journal {
-    /// Notes, before it goes out, a request of which nothing else in the journal tells: a deletion, a folder's marker.
+    /// Notes durably, before it goes out, a request of which nothing else in the journal tells: a deletion, a folder's
+    /// marker.
     ///
     /// nil when `node`, the row that asks for it, was replaced since it was read.
     package func noteRequest(
@@ -15,10 +16,11 @@ extension Journal {
         tag: String? = nil,
         size: Int64 = 0
     ) throws(JournalError) -> DoubtID? {
-        try write { tables throws(JournalError) in
+        func note(_ tables: Tables) throws(JournalError) -> DoubtID? {
             guard let row = try tables.node(node.id), row.path == node.path, row.kind == node.kind else { return nil }
             return try tables.insertDoubt(key, kind, tag: tag, size: size, endsAt: nil, base: nil)
         }
+        return try writeBeforeRequest(note) { tables, id throws(JournalError) in try tables.removeDoubt(id) }
     }
 
     /// Notes that the answer of a request will not come; until `endsAt` it may be carried out.

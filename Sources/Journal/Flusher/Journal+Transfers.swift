@@ -107,14 +107,18 @@ extension Journal {
         }
     }
 
-    /// Notes, before the request goes out, that the object may change from now on.
+    /// Notes durably, before the request goes out, that the object may change from now on.
     package func markCommitting(_ transfer: TransferID, expectedTag: String?) throws(JournalError) {
-        try setPhase(transfer, .committing, expectedTag)
+        func note(_ tables: Tables) throws(JournalError) -> Void? {
+            try tables.setPhase(transfer, .committing, expectedTag)
+        }
+        // Said of what did not go out, it costs a look.
+        _ = try writeBeforeRequest(note) { _, _ in }
     }
 
     /// Notes that the commit is known not to have happened.
     package func markSending(_ transfer: TransferID) throws(JournalError) {
-        try setPhase(transfer, .sending, nil)
+        try write { tables throws(JournalError) in try tables.setPhase(transfer, .sending, nil) }
     }
 
     /// Forgets a transfer that is aborted at the remote, or never came to be there.
@@ -171,18 +175,6 @@ extension Journal {
         }
     }
 
-    private func setPhase(
-        _ transfer: TransferID,
-        _ phase: TransferPhase,
-        _ expectedTag: String?
-    ) throws(JournalError) {
-        try write { tables throws(JournalError) in
-            try tables.connection.run(
-                "UPDATE transfer SET phase = ?, expected_tag = ? WHERE id = ?",
-                [.integer(phase.rawValue), .text(expectedTag), .integer(transfer.value)]
-            )
-        }
-    }
 }
 
 extension JournalNode {
@@ -199,6 +191,17 @@ extension JournalNode {
 }
 
 extension Tables {
+    fileprivate func setPhase(
+        _ transfer: TransferID,
+        _ phase: TransferPhase,
+        _ expectedTag: String?
+    ) throws(JournalError) {
+        try connection.run(
+            "UPDATE transfer SET phase = ?, expected_tag = ? WHERE id = ?",
+            [.integer(phase.rawValue), .text(expectedTag), .integer(transfer.value)]
+        )
+    }
+
     fileprivate func sumParts(of transfer: TransferID) throws(JournalError) -> Int64 {
         let sql = "SELECT coalesce(sum(size), 0) FROM part WHERE transfer = ?"
         let sum = try connection.first(sql, [.integer(transfer.value)]) { $0.integer(0) } ?? 0

@@ -77,7 +77,6 @@ extension Journal {
         _ checksums: [GenerationID: TakenChecksums] = [:]
     ) throws(JournalError) -> [GenerationID] {
         try write(durable: true) { tables throws(JournalError) in
-            try tables.connection.run("UPDATE meta SET value = value + 1 WHERE key = 'durable'")
             var doubtful: [GenerationID] = []
             for generation in generations {
                 guard let current = try tables.generation(generation.id) else { continue }

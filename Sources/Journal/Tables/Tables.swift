@@ -22,6 +22,18 @@ struct Tables {
         return try currentSequence()
     }
 
+    /// Notes in a durable transaction that it was one, which also has it change something: else nothing is forced out.
+    ///
+    /// Others see it only once it is on the disk.
+    func noteDurable() throws(JournalError) {
+        try connection.run("UPDATE meta SET value = value + 1 WHERE key = 'durable'")
+    }
+
+    /// How many durable transactions there were: more than there were in another one have come after that.
+    func durableCommits() throws(JournalError) -> Int64 {
+        try connection.first("SELECT value FROM meta WHERE key = 'durable'") { $0.integer(0) } ?? 0
+    }
+
     func text(_ key: String) throws(JournalError) -> String? {
         try connection.first("SELECT value FROM meta WHERE key = ?", [.text(key)]) { $0.text(0) }
     }
