@@ -73,6 +73,7 @@ class BadDisk(LoopDisk):
 
     def mount(self):
         """As after a boot: what the errors have left of the file system is mended before."""
+        self.wait_until_free()
         if self.kind == "ext4":
             assert run([find_tool("e2fsck"), "-f", "-y", self.image], check=False).returncode in (0, 1)
         try:

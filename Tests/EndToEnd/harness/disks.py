@@ -9,7 +9,7 @@ import time
 import pytest
 
 from .mounts import is_mounted
-from .processes import Failure, run, wait_until
+from .processes import run, wait_until
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small disk")
 
@@ -65,14 +65,16 @@ class LoopDisk:
         return image
 
     def mount(self):
-        """Mounts it, as soon as nobody has the mount before any more: a namespace of another program may hold a copy."""
-        wait_until(self._try, 150, f"{self.image} to be free")
+        """Mounts it as soon as it is free."""
+        self.wait_until_free()
+        run(["mount", "-o", "loop", self.image, self.path])
 
-    def _try(self):
-        result = run(["mount", "-o", "loop", self.image, self.path], check=False)
-        if result.returncode != 0 and "already mounted" not in result.stderr:
-            raise Failure(f"mount {self.image}: {result.stderr}")
-        return result.returncode == 0
+    def wait_until_free(self):
+        """Until nobody has the mount before any more: a namespace of another program may hold a copy.
+
+        To mount it then is to get the same file system once more, stopped as its disk or the power has left it.
+        """
+        wait_until(lambda: run([find_tool("losetup"), "-j", self.image]).stdout == "", 150, f"{self.image} to be free")
 
     def hold_state(self, instance):
         """Puts the instance's state folder on this disk."""
