@@ -140,4 +140,37 @@ static inline int moorage_sqlite_rewrite_log(sqlite3 *_Nonnull database) {
     return result == SQLITE_OK ? log->pMethods->xSync(log, SQLITE_SYNC_NORMAL) : result;
 }
 
+// Keeps everybody away from a database and its log: writers, checkpoints and readers; or, with a lock of 0, no longer. No
+// transaction is open. SQLITE_BUSY while somebody is there (sqlite.org/walformat.html#locks).
+static inline int moorage_sqlite_lock_all(sqlite3 *_Nonnull database, int lock) {
+    const int writer_and_checkpoint = 0, readers = 3, mode = SQLITE_SHM_EXCLUSIVE;
+    sqlite3_file *_Nullable file = NULL;
+    volatile uint32_t *_Nullable index = NULL;
+    int result = moorage_sqlite_log_index(database, &index);
+    if (index == NULL) return result;
+    sqlite3_file_control(database, "main", SQLITE_FCNTL_FILE_POINTER, &file);
+    if (lock) {
+        result = file->pMethods->xShmLock(file, writer_and_checkpoint, 2, SQLITE_SHM_LOCK | mode);
+        if (result != SQLITE_OK) return result;
+        result = file->pMethods->xShmLock(file, readers, SQLITE_SHM_NLOCK - readers, SQLITE_SHM_LOCK | mode);
+        if (result == SQLITE_OK) return result;
+    } else {
+        file->pMethods->xShmLock(file, readers, SQLITE_SHM_NLOCK - readers, SQLITE_SHM_UNLOCK | mode);
+    }
+    file->pMethods->xShmLock(file, writer_and_checkpoint, 2, SQLITE_SHM_UNLOCK | mode);
+    return result;
+}
+
+// Whether the database's file is no longer what its name leads to.
+static inline int moorage_sqlite_has_moved(sqlite3 *_Nonnull database) {
+    int moved = 0;
+    sqlite3_file_control(database, "main", SQLITE_FCNTL_HAS_MOVED, &moved);
+    return moved;
+}
+
+// Whether the log is left as it is when this connection is the last one and is closed.
+static inline void moorage_sqlite_keep_log(sqlite3 *_Nonnull database, int keep) {
+    sqlite3_db_config(database, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep, NULL);
+}
+
 #endif

@@ -7,6 +7,8 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
+#include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <linux/netlink.h>
 #include <linux/openat2.h>
@@ -75,6 +77,38 @@ int moorage_fuse_backing_close(int session, int backing) {
 }
 
 int moorage_ficlone(int target, int source) { return ioctl(target, FICLONE, source); }
+
+int moorage_unwritten_extent(int fd, uint64_t from, uint64_t end, uint64_t *start, uint64_t *count) {
+    enum { capacity = 64 };
+    union {
+        struct fiemap map;
+        char bytes[sizeof(struct fiemap) + capacity * sizeof(struct fiemap_extent)];
+    } answer;
+    while (from < end) {
+        memset(&answer, 0, sizeof answer);
+        answer.map.fm_start = from;
+        answer.map.fm_length = end - from;
+        answer.map.fm_extent_count = capacity;
+        if (ioctl(fd, FS_IOC_FIEMAP, &answer.map) != 0) return errno == EOPNOTSUPP || errno == ENOTTY ? 0 : -1;
+        if (answer.map.fm_mapped_extents == 0) return 0;
+        for (uint32_t index = 0; index < answer.map.fm_mapped_extents; index++) {
+            const struct fiemap_extent *extent = &answer.map.fm_extents[index];
+            const uint64_t extent_end = extent->fe_logical + extent->fe_length;
+            if (extent->fe_logical >= end) return 0;
+            if (extent->fe_flags & FIEMAP_EXTENT_UNWRITTEN && extent_end > from) {
+                *start = extent->fe_logical > from ? extent->fe_logical : from;
+                *count = (extent_end < end ? extent_end : end) - *start;
+                return 1;
+            }
+            if (extent->fe_flags & FIEMAP_EXTENT_LAST) return 0;
+            // An extent that does not get on would be asked for without end.
+            if (index + 1 == answer.map.fm_mapped_extents) from = extent_end > from ? extent_end : end;
+        }
+    }
+    return 0;
+}
+
+int moorage_own_descriptors(void) { return close_range(3, ~0U, CLOSE_RANGE_UNSHARE); }
 
 ssize_t moorage_getxattr(const char *path, const char *name, void *value, size_t size) {
     return getxattr(path, name, value, size);

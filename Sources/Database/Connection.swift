@@ -135,6 +135,40 @@ package final class Connection {
         return true
     }
 
+    /// Completes what the file system keeps as unwritten of the database and its log, while nobody else uses them.
+    ///
+    /// False while somebody does.
+    func complete(_ extents: UnwrittenExtents) throws(DatabaseError) -> Bool {
+        guard path != Database.memory else { return true }
+        do throws(SystemError) {
+            let files = (try FileStatus.of(path), try FileStatus.of("\(path)-wal"))
+            // What its name leads to now is another database.
+            guard moorage_sqlite_has_moved(handle) == 0, let file = files.0, let log = files.1 else { return true }
+            let isWritten = try !extents.exist("\(path)-wal", log)
+            if isWritten, try !extents.exist(path, file) { return true }
+            let code = moorage_sqlite_lock_all(handle, 1)
+            if code & 0xFF == SQLITE_BUSY { return false }
+            guard code == SQLITE_OK else { throw SystemError.make(EIO, "xShmLock", path) }
+            defer { _ = moorage_sqlite_lock_all(handle, 0) }
+            try extents.complete("\(path)-wal", log)
+            // Memory may have let go of what was lost, since it was looked at.
+            guard moorage_sqlite_check_log(handle) == SQLITE_OK else {
+                throw SystemError.make(EIO, "pread", "\(path)-wal")
+            }
+            try extents.complete(path, file)
+            return true
+        } catch {
+            throw DatabaseError(system: error)
+        }
+    }
+
+    /// Whether the log is left as it is at the end, for the next one who opens the database.
+    ///
+    /// A checkpoint of a log in doubt could end half-way, and leave a database that nothing completes.
+    var keepsLog: Bool = false {
+        didSet { moorage_sqlite_keep_log(handle, keepsLog ? 1 : 0) }
+    }
+
     /// Does no checkpoints by itself from here on, whose failures nobody would hear of; see ``logLength``.
     func countLog() {
         sqlite3_wal_hook(
@@ -273,7 +307,8 @@ extension DatabaseError.Kind {
         }
         self =
             switch code & 0xFF {
-            case SQLITE_BUSY, SQLITE_LOCKED: .busy
+            // A reader is kept away for too long by who completes the files.
+            case SQLITE_BUSY, SQLITE_LOCKED, SQLITE_PROTOCOL: .busy
             case SQLITE_FULL: .full
             case SQLITE_CORRUPT, SQLITE_NOTADB: .corrupt
             case SQLITE_READONLY, SQLITE_PERM: .readOnly

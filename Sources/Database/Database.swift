@@ -4,7 +4,7 @@
 internal import Base
 internal import CSQLite
 internal import Glibc
-internal import Platform
+package import Platform
 
 /// The only owner of a connection to an SQLite file: one lock, one thread at a time.
 ///
@@ -27,17 +27,21 @@ package final class Database: @unchecked Sendable {
         package var isReadOnly: Bool
         /// How long to wait for another process's write transaction, in milliseconds.
         package var busyTimeout: Int32
+        /// How what a failed write has left is found and mended.
+        package var extents: UnwrittenExtents
 
         package init(
             durability: Durability = .process,
             cacheSize: Int = 4096,
             isReadOnly: Bool = false,
-            busyTimeout: Int32 = 10_000
+            busyTimeout: Int32 = 10_000,
+            extents: UnwrittenExtents = .system
         ) {
             self.durability = durability
             self.cacheSize = cacheSize
             self.isReadOnly = isReadOnly
             self.busyTimeout = busyTimeout
+            self.extents = extents
         }
     }
 
@@ -49,7 +53,9 @@ package final class Database: @unchecked Sendable {
     ///
     /// A sync of it that failed is never made good by one that succeeds: what it was for may be lost, and after it the
     /// whole rest of the log. So is a log that was there when this process came.
-    private var isLogDoubtful = true
+    private var isLogDoubtful = true {
+        didSet { connection.keepsLog = isLogDoubtful && options.durability == .process }
+    }
 
     /// Opens a file, creating it when missing and not read-only, and brings its schema up to date.
     ///
@@ -60,7 +66,6 @@ package final class Database: @unchecked Sendable {
         try Self.migrate(connection, migrations, path)
         self.options = options
         self.connection = connection
-        if !options.isReadOnly { connection.countLog() }
         mutex = .allocate(capacity: 1)
         pthread_mutex_init(mutex, nil)
         // When somebody is in the way it is tried again before a commit that has to be durable.
@@ -146,6 +151,7 @@ package final class Database: @unchecked Sendable {
         guard isLogDoubtful else { return }
         // Another checkpoint makes either fail at once, whatever the busy timeout.
         try retrying { () throws(DatabaseError) in try rewriteLog() }
+        try retrying { () throws(DatabaseError) in try connection.complete(options.extents) }
         try retrying { () throws(DatabaseError) in try connection.checkpoint(emptying: true) }
         isLogDoubtful = false
         connection.logLength = 0
@@ -254,6 +260,9 @@ package final class Database: @unchecked Sendable {
         try connection.script("PRAGMA mmap_size=0; PRAGMA cache_size=-\(options.cacheSize); PRAGMA foreign_keys=OFF")
         try connection.script("PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA temp_store=MEMORY")
         guard !options.isReadOnly else { return }
+        connection.countLog()
+        // Nobody has looked at the log that is there, if one is.
+        connection.keepsLog = options.durability == .process
         try switchToWAL(connection, options)
         try connection.script("PRAGMA journal_size_limit=16777216")
         try connection.script(options.durability.pragma)

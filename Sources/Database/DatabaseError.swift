@@ -58,7 +58,7 @@ package struct DatabaseError: Error, Hashable, Sendable, CustomStringConvertible
     package var isOfMachine: Bool {
         switch kind {
         case .io, .full, .readOnly, .busy: true
-        case .other: [SQLITE_NOMEM, SQLITE_INTERRUPT, SQLITE_PROTOCOL].contains(code & 0xFF)
+        case .other: [SQLITE_NOMEM, SQLITE_INTERRUPT].contains(code & 0xFF)
         default: false
         }
     }

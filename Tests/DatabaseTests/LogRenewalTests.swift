@@ -190,4 +190,75 @@ import Testing
         let rows = try Set(rowsAfterPowerLoss())
         #expect(rows.isSuperset(of: Set(1...51)) && rows.contains(9000), "\(rows.count) rows")
     }
+
+    // MARK: what stays unwritten
+
+    /// What was written once more may stay unwritten: it is completed while nobody else is there, or nothing is promised.
+    @Test func whatAFileSystemKeepsAsUnwrittenIsCompletedBeforeTheLogIsBegunAnew() throws {
+        defer { disk.end() }
+        let (path, log) = (path, log)
+        let isSound = Monitor(true)
+        let completed = Monitor<[String]>([])
+        let hasRead = Monitor(false)
+        let reading = { @Sendable (done: @escaping @Sendable () -> Void) throws(SystemError) in
+            try Thread.detached(name: "reader") {
+                let other = try? Database(path: path, options: .init(isReadOnly: true))
+                _ = try? other?.read { connection throws(DatabaseError) in try connection.exists("SELECT 1 FROM item") }
+                done()
+            }
+        }
+        let extents = UnwrittenExtents(
+            exist: { path, _ throws(SystemError) in !isSound.inspect { $0 } && path.hasSuffix(".sqlite") },
+            complete: { file, _ throws(SystemError) in
+                completed.update { $0.append(file) }
+                if isSound.inspect({ $0 }) { return }
+                // Nobody reads or writes meanwhile.
+                try reading { hasRead.update { $0 = true } }
+                usleep(100_000)
+                #expect(!hasRead.inspect { $0 })
+                throw SystemError.make(EIO, "write past the cache", file)
+            }
+        )
+        let database = try Database(path: path, options: .init(extents: extents), migrations: schema)
+        for id in 1...50 { try insert(Int64(id), into: database) }
+        #expect(completed.inspect { $0 } == [])
+        let hasFailed = Monitor(false)
+        disk.fail { call in
+            guard call.kind == .sync, call.name == log else { return 0 }
+            return hasFailed.update { hasFailed in
+                defer { hasFailed = true }
+                return hasFailed ? 0 : EIO
+            }
+        }
+        isSound.update { $0 = false }
+        #expect(throws: DatabaseError.self) { try insert(51, into: database) }
+        let error = #expect(throws: DatabaseError.self) { try insert(52, into: database) }
+        #expect(error?.kind == .io)
+        #expect(completed.inspect { $0 } == ["\(path)-wal", "\(path)-wal"])
+        for _ in 0..<30_000 where !hasRead.inspect({ $0 }) { usleep(1000) }
+        #expect(hasRead.inspect { $0 })
+        #expect(try #require(try FileStatus.of("\(path)-wal")).size > 0)
+        isSound.update { $0 = true }
+        try insert(53, into: database)
+        #expect(try Set(rowsAfterPowerLoss()).isSuperset(of: Set(1...50).union([53])))
+    }
+
+    /// The last one to close a database copies its log into it, unless that may have a hole.
+    @Test func aDoubtfulLogIsLeftByWhoClosesTheDatabase() throws {
+        defer { disk.end() }
+        let log = log
+        for isDoubtful in [false, true] {
+            do {
+                let database = try Database(path: path, migrations: schema)
+                for id in 1...50 { try insert(Int64(id) + (isDoubtful ? 1000 : 0), into: database) }
+                #expect(try FileStatus.of("\(path)-wal") != nil)
+                disk.fail { isDoubtful && $0.kind == .sync && $0.name == log ? EIO : 0 }
+                _ = try? insert(isDoubtful ? 2000 : 500, into: database)
+                disk.fail(nil)
+                withExtendedLifetime(database) {}
+            }
+            #expect(try (FileStatus.of("\(path)-wal") == nil) != isDoubtful, "\(isDoubtful)")
+        }
+        #expect(try Set(rowsAfterPowerLoss()).isSuperset(of: Set(1...50).union(1001...1050)))
+    }
 }

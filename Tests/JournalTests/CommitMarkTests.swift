@@ -6,6 +6,7 @@ import Database
 import Glibc
 import Journal
 import Platform
+import TestSupport
 import Testing
 
 /// What is written down before a request goes out that changes the remote, and power loss.
@@ -53,6 +54,24 @@ import Testing
         let kept = try #require(try after.node(at: path))
         #expect(kept.sequence == row.sequence && kept.generation?.id == row.generation?.id)
         #expect(try after.transfer(transfer.id)?.phase == .committing)
+    }
+
+    /// What cannot be made durable does not go out, and leaves no doubt behind.
+    @Test func aRequestThatCannotBeNotedIsNoDoubt() throws {
+        try journal.remove(at: "a", remote: fixture.remoteFile)
+        try journal.makeDurable()
+        let scratch = try fixture.scratch.copy()
+        let disk = try DatabaseDisk(folder: scratch.path)
+        defer { disk.end() }
+        let other = try Journal(directory: scratch.path)
+        let row = try #require(try other.node(at: "a"))
+        disk.fail { $0.kind == .sync ? EIO : 0 }
+        let error = #expect(throws: JournalError.self) { try other.noteRequest(for: row, "a", .deletion) }
+        #expect(error?.kind == .io)
+        #expect(try other.doubts(at: "a").isEmpty)
+        disk.fail(nil)
+        #expect(try other.noteRequest(for: row, "a", .deletion) != nil)
+        #expect(try other.doubts(at: "a").count == 1)
     }
 
     @Test func powerLossTakesBackNoFolderThatWasSent() throws {

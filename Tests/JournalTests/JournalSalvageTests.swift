@@ -209,9 +209,9 @@ import Testing
         #expect(try Outcome(scratch) == expected)
     }
 
-    // MARK: what the check does not see
+    // MARK: indexes
 
-    /// Rows that only an index names, or leaves out: the check is of each tree by itself.
+    /// Rows that only an index names, or leaves out.
     @Test func anIndexThatIsNotOfItsTableIsDamage() throws {
         for name in ["a", "b", "c"] { try fixture.save(ObjectKey(name), "data \(name)") }
         try fixture.synchronize()
@@ -222,6 +222,26 @@ import Testing
         #expect(try journal.descendants(of: .root).map(\.path.string).sorted() == ["a", "b", "c"])
         #expect(report.salvagedFrom != nil)
         #expect(try Files.names(in: "\(scratch.path)/staging").count == 3)
+    }
+
+    /// An index as it was before a row came, into which nothing of a recovery looks.
+    @Test func anEarlierStateOfAnIndexIsDamage() throws {
+        for name in ["a", "b", "c"] { try fixture.save(ObjectKey(name), "data \(name)") }
+        try fixture.synchronize()
+        try fixture.damage("PRAGMA wal_checkpoint(TRUNCATE)")
+        let scratch = try fixture.scratch.copy()
+        try withoutIndex(
+            "tg",
+            in: scratch,
+            """
+            INSERT INTO transfer (node, generation, key, method, attribute_sequence, start_sequence, base, phase,
+            interop_version, part_size, size, acknowledged, started_at)
+            SELECT id, generation, name, 0, 1, 1, 0, 0, 0, 0, 6, 0, 1 FROM node WHERE name = CAST('a' AS BLOB)
+            """
+        )
+        let (journal, report) = try Journal.recovering(directory: scratch.path, boot: "one")
+        #expect(report.salvagedFrom != nil)
+        #expect(try journal.descendants(of: .root).map(\.path.string).sorted() == ["a", "b", "c"])
     }
 
     /// Changes a table while one of its indexes is hidden.

@@ -33,6 +33,12 @@ ssize_t moorage_copy_file_range(int source, int64_t *_Nullable source_offset, in
 int moorage_fallocate(int fd, int mode, int64_t offset, int64_t length);
 int moorage_ficlone(int target, int source);
 int moorage_syncfs(int fd);
+/// The first part of `from ..< end` that the file system keeps as unwritten (ioctl_fiemap(2)): 1 with it in `start` and
+/// `count`, 0 when there is none or none can be told, -1 with errno.
+int moorage_unwritten_extent(int fd, uint64_t from, uint64_t end, uint64_t *_Nonnull start,
+                             uint64_t *_Nonnull count);
+/// Gives the calling thread descriptors of its own, at first the standard streams alone (close_range(2)).
+int moorage_own_descriptors(void);
 /// Lets the kernel read a file instead of a FUSE server (FUSE_DEV_IOC_BACKING_OPEN): a number above 0, or -1 with errno.
 int moorage_fuse_backing_open(int session, int file);
 /// Forgets such a number (FUSE_DEV_IOC_BACKING_CLOSE).

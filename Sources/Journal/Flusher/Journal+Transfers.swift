@@ -174,7 +174,6 @@ extension Journal {
             return new
         }
     }
-
 }
 
 extension JournalNode {

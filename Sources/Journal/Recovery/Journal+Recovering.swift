@@ -26,7 +26,7 @@ extension Journal {
         do throws(JournalError) {
             try Recovery.run(journal, boot, now, hasLog: hasLog, &report)
         } catch {
-            // The check does not compare tables with their indexes.
+            // Somebody may have read it well in the check, and not now.
             guard error.kind == .corrupt, try !journal.isSalvaged() else { throw error }
             journal = try openSalvaged(directory, disk, boot, now, error, &report)
             try Recovery.run(journal, boot, now, hasLog: hasLog, &report)
@@ -101,9 +101,10 @@ extension Journal {
         cannot be read) and mount from there
         """
 
+    /// Compares tables with their indexes too: one may be of an earlier state, as what a disk has lost.
     private func check() throws(JournalError) {
         try writer.read { connection throws(JournalError) in
-            let answer = try connection.first("PRAGMA quick_check(1)") { $0.text(0) }
+            let answer = try connection.first("PRAGMA integrity_check(1)") { $0.text(0) }
             guard answer == "ok" else { throw connection.damage("journal: \(answer ?? "no answer to a check")") }
         }
     }

@@ -84,6 +84,8 @@ struct Salvage {
         try database.write(durable: true) { connection throws(JournalError) in
             try SoundRows(old: old, new: Tables(connection: connection)).copy(place)
         }
+        // Should a checkpoint have failed meanwhile, this makes it good.
+        try database.write(durable: true) { _ throws(JournalError) in }
         try database.read { connection throws(JournalError) in
             try connection.script("PRAGMA wal_checkpoint(TRUNCATE)")
         }
