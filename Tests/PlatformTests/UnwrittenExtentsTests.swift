@@ -65,7 +65,9 @@ import Testing
             #expect(result == 0)
             let isHeld = { () throws -> Bool in
                 let locks = String(decoding: try Files.read("/proc/locks", limit: 1 << 20), as: UTF8.self)
-                return locks.contains(":\(status.inode) ")
+                return locks.split(separator: "\n").contains { lock in
+                    lock.contains(" \(getpid()) ") && lock.contains(":\(status.inode) ")
+                }
             }
             #expect(try isHeld())
             try UnwrittenExtents.writeAll(path, status)

@@ -73,7 +73,7 @@ package struct UnwrittenExtents: Sendable {
         let file = try open(path, O_RDWR, status)
         // The failure that has left them may not have been told of yet.
         _ = try? file.synchronizeData()
-        for _ in 0..<3 {
+        for attempt in 0..<3 {
             let end = try file.status().size
             guard var extent = try next(file, 0..<end) else { return }
             let direct = try open(path, O_WRONLY | moorage_O_DIRECT, status)
@@ -81,7 +81,7 @@ package struct UnwrittenExtents: Sendable {
                 let first = extent.lowerBound / unit * unit
                 let last = (extent.upperBound + unit - 1) / unit * unit
                 for position in stride(from: first, to: last, by: Int(block)) {
-                    try write(position..<min(position + block, last), of: file, past: direct)
+                    try write(position..<min(position + block, last), of: file, past: direct, isFirst: attempt == 0)
                 }
                 guard last < end, let further = try next(file, last..<end) else { break }
                 extent = further
@@ -96,12 +96,16 @@ package struct UnwrittenExtents: Sendable {
     private static func write(
         _ range: Range<Int64>,
         of file: borrowing FileDescriptor,
-        past direct: borrowing FileDescriptor
+        past direct: borrowing FileDescriptor,
+        isFirst: Bool
     ) throws(SystemError) {
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: range.count, alignment: Int(unit))
         defer { buffer.deallocate() }
         let count = try file.read(into: buffer, at: range.lowerBound)
         for index in count..<buffer.count { buffer[index] = 0 }
+        // Where the file system writes through the page cache all the same, the pages are to be given their blocks anew.
+        // Not at once: until they are written, no process must end.
+        if !isFirst { posix_fadvise(file.raw, Int(range.lowerBound), range.count, POSIX_FADV_DONTNEED) }
         do throws(SystemError) {
             try direct.write(UnsafeRawBufferPointer(buffer), at: range.lowerBound)
         } catch {
