@@ -228,6 +228,7 @@ package final class CachedObject: Sendable {
         _ ahead: [ByteRange],
         _ step: inout Step
     ) {
+        dropQueueIfThrifty(&state)
         for range in ahead {
             var wanted = gaps(state, in: geometry.aligned(range))
             for queued in state.queue { wanted.remove(queued) }
@@ -283,6 +284,7 @@ package final class CachedObject: Sendable {
 
     /// Creates the fetches whose turn has come; to be started outside the monitor.
     func startQueued(_ state: inout State) -> [BlockFetch] {
+        dropQueueIfThrifty(&state)
         var started: [BlockFetch] = []
         while let piece = state.queue.first, hasRoom(state) {
             let missing = gaps(state, in: piece).ranges
@@ -293,6 +295,11 @@ package final class CachedObject: Sendable {
             if let next = missing.first { started.append(begin(next, &state, isCounted: true)) }
         }
         return started
+    }
+
+    /// Nobody waits for what has to wait for its turn: who comes to need it asks for it.
+    private func dropQueueIfThrifty(_ state: inout State) {
+        if thrift.isOn.load(ordering: .relaxed) { state.queue = [] }
     }
 
     private func hasRoom(_ state: State) -> Bool {

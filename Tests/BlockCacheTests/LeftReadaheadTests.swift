@@ -86,6 +86,24 @@ import Testing
         #expect(source.cancelled.count == 4)
     }
 
+    @Test func whatHasNotBegunWhenTheNetworkIsToBeSparedDoesNotBegin() throws {
+        let cache = cache()
+        let reader = reader(cache)
+        try readFirst(reader)
+        usleep(50_000)
+        try #require(source.requests == 4, "the rest waits for its turn")
+        cache.setThrifty(true)
+        end(0..<4)
+        usleep(50_000)
+        #expect(source.requests == 4)
+        // What is read comes alone, also where it was to come ahead.
+        let done = try Thread(name: "reader") { _ = try? reader.bytes(ByteRange(offset: 40 << 20, count: 1)) }
+        source.sink(4).finished(.failure(StoreError(.notFound, "gone")))
+        done.join()
+        let blocks = ByteRange(offset: 40 << 20, count: 65_536)
+        #expect(source.ranges[4...].allSatisfy { $0 == blocks })
+    }
+
     @Test func whatIsOpenedAgainAtOnceIsReadWhole() throws {
         let size: Int64 = 20 << 20
         let source = FakeSource()
