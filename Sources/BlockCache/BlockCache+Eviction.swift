@@ -29,6 +29,8 @@ extension BlockCache {
 
     /// How many files are looked at each time; a folder is always looked at as a whole.
     private static let pace = 1000
+    /// How many are looked at when files are to go, of which none may: pinned ones, or those that are read.
+    private static let mostLooks = 10_000
     /// How long a complete measure of a cache that nothing was added to is good for, in seconds.
     private static let measureAge = 60.0
 
@@ -79,17 +81,25 @@ extension BlockCache {
 
     /// Gives up files until so many bytes are free; returns how many are.
     ///
-    /// Each round chooses from the files of as many folders as it takes to have a fair sample.
+    /// Each round chooses from the files of as many folders as it takes to have a fair sample. Where nearly all are pinned
+    /// it may find none that can go; the next call begins with another folder.
+    ///
+    /// With `isPatient` all files are looked at where it takes that.
     @discardableResult
-    func trim(_ surplus: Int64) -> Int64 {
+    func trim(_ surplus: Int64, isPatient: Bool = false) -> Int64 {
+        let mostLooks = isPatient ? Int.max : Self.mostLooks
         var removed: Int64 = 0
         var folder = Int.random(in: 0..<FolderSizes.count)
         var left = FolderSizes.count
-        while left > 0, removed < surplus {
+        var looks = 0
+        while left > 0, removed < surplus, looks < mostLooks {
             var sample: [StoredFile] = []
             let isWhole = left == FolderSizes.count
-            while left > 0, sample.count < Self.pace {
-                sample += files(in: folder).filter { !isInUse($0) && !$0.isPinned }
+            while left > 0, sample.count < Self.pace, looks < mostLooks {
+                let found = files(in: folder)
+                let eligible = found.filter { !isInUse($0) && !$0.isPinned }
+                looks += found.count - eligible.count
+                sample += eligible
                 folder = (folder + 1) % FolderSizes.count
                 left -= 1
             }

@@ -99,7 +99,7 @@ extension BlockCache {
         yielding.withLock { notBefore in
             guard monotonicSeconds() >= notBefore, count <= Self.portion || count <= usedBytes else { return false }
             let hasClosed = closeNameless()
-            let hasGiven = trim(max(count, Self.portion)) > 0 || hasClosed
+            let hasGiven = trim(max(count, Self.portion), isPatient: true) > 0 || hasClosed
             if !hasGiven { notBefore = monotonicSeconds() + 1 }
             return hasGiven
         }

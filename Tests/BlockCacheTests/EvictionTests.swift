@@ -2,11 +2,12 @@
 // Copyright the Moorage authors
 
 import Base
-import BlockCache
 import Glibc
 import Platform
 import TestSupport
 import Testing
+
+@testable import BlockCache
 
 @Suite struct EvictionTests {
     private let folder: TemporaryFolder
@@ -144,6 +145,19 @@ import Testing
         #expect(source.requests.isEmpty, "the scan displaced what is used again and again")
         try use("scan1", third)
         #expect(source.requests.count == 1)
+    }
+
+    @Test func manyPinnedFilesAreNotAllLookedAtForOneThatCanGo() throws {
+        let pinned = "\(folder.path)/pinned"
+        _ = try FileDescriptor.open(pinned, O_WRONLY | O_CREAT)
+        for number in 0..<25_000 {
+            let name = "\(Randomness.hexadecimal(bytes: 16))"
+            if number < 2000 { try Files.makeDirectories("\(folder.path)/\(name.prefix(2))") }
+            _ = link(pinned, "\(folder.path)/\(name.prefix(2))/\(name)")
+        }
+        let cache = cache(capacity: 0)
+        #expect(cache.trim(1 << 20) == 0)
+        #expect(cache.registry.withLock { !$0.sizes.isComplete })
     }
 
     @Test func theSpaceTakenIsMeasuredAFewFoldersAtATime() throws {
