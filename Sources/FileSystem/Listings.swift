@@ -19,6 +19,9 @@ final class Listings: Sendable {
         var cost: Double
         /// The remote did not answer: what is shown is of an earlier time.
         var isStale: Bool
+
+        /// For how long it is believed, in seconds.
+        func lifetime(_ age: Double) -> Double { max(age, min(20 * cost, cost + Listings.longestExtension)) }
     }
 
     private struct State {
@@ -34,11 +37,13 @@ final class Listings: Sendable {
 
     private let state = Monitor(State())
     private static let maximumCount = 100_000
+    /// For as long after its end an expensive listing is believed at most when its age is to be shorter, in seconds.
+    private static let longestExtension = 60.0
 
     func isFresh(_ folder: ObjectKey, age: Double) -> Bool {
         state.inspect { state in
             guard let listed = state.listed[folder] else { return false }
-            return age > 0 && monotonicSeconds() - listed.at < max(age, listed.cost * 20)
+            return age > 0 && monotonicSeconds() - listed.at < listed.lifetime(age)
         }
     }
 
@@ -48,7 +53,7 @@ final class Listings: Sendable {
     func remainingAge(of folder: ObjectKey, age: Double) -> Double {
         state.inspect { state in
             guard let listed = state.listed[folder] else { return age }
-            let rest = listed.at + max(age, listed.cost * 20) - monotonicSeconds()
+            let rest = listed.at + listed.lifetime(age) - monotonicSeconds()
             return rest > 0 ? rest : age
         }
     }
@@ -57,7 +62,7 @@ final class Listings: Sendable {
     func time(of folder: ObjectKey, age: Double, margin: Double) -> Double? {
         state.inspect { state in
             guard let listed = state.listed[folder], !listed.isStale else { return nil }
-            return monotonicSeconds() + margin - listed.at < max(age, listed.cost * 20) ? listed.at : nil
+            return monotonicSeconds() + margin - listed.at < listed.lifetime(age) ? listed.at : nil
         }
     }
 
