@@ -371,3 +371,16 @@ def test_a_proxy_for_plain_http(make_web, web_instance, stack):
     mount = mount_web(web_instance, web.url, env={"http_proxy": f"http://me:s3cret@{proxy.address}"})
     assert open(mount / "file", "rb").read() == b"by a proxy"
     assert ("GET", web.url + "file") in proxy.requests
+
+
+@pytest.mark.parametrize("kind", ["nginx-json", "apache-dav"])
+def test_a_web_server_that_swallows_everything_does_not_hang_ls(kind, make_web, make_proxy, web_instance):
+    """What is asked waits 10 s for an answer at most; then the server counts as away, and nothing waits any more."""
+    web = make_web(kind)
+    os.makedirs(os.path.join(web.root, "folder/more"))
+    proxy = make_proxy(web.address)
+    mount = mount_web(web_instance, f"{proxy.url}/", "stall_timeout=5s")
+    assert os.listdir(mount.path) == ["folder"]
+    proxy.mode("blackhole")
+    assert "Input/output error" in run(["ls", mount / "folder"], timeout=25, check=False).stderr
+    assert "Input/output error" in run(["ls", mount / "folder"], timeout=7, check=False).stderr

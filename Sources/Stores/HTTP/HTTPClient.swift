@@ -53,7 +53,7 @@ final class HTTPClient: Sendable {
         request.connectTimeout = configuration.connectTimeout
         request.stallTimeout = configuration.stallTimeout
         request.leastBytes = RetryPolicy.leastProgress
-        request.answerTimeout = max(30, configuration.interactiveTimeout)
+        request.answerTimeout = min(30, configuration.stallTimeout)
         return request
     }
 
