@@ -158,8 +158,17 @@ def make_instance(request, folder, stack, binary):
             if has_ended.wait(max(0.1, end - CLOCK.now())):
                 return
         for instance in instances:
-            instance.abandon()
+            with contextlib.suppress(Exception):
+                instance.abandon()
+        # A test may wait for something of its own that never comes.
+        if not has_ended.wait(60):
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGALRM)
 
+    def fail_late(number, frame):
+        if not has_ended.is_set():
+            raise AssertionError("the test did not end in time, nor when its processes had")
+
+    signal.signal(signal.SIGALRM, fail_late)
     threading.Thread(target=watch, name="watchdog", daemon=True).start()
     stack.callback(has_ended.set)
 

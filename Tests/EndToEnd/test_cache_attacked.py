@@ -75,8 +75,10 @@ class Attack:
         self.seed = seed
         self.problems = []
         self.done = {"read": 0, "damage": 0}
+        self.counting = threading.Lock()
 
     def round(self, mount, number, reads, damages):
+        self.before = self.done["read"]
         threads = [threading.Thread(target=self.run, args=(self.read, mount, f"{self.seed}.{number}.{index}", reads // READERS))
                    for index in range(READERS)]
         threads.append(threading.Thread(target=self.run, args=(self.damage, mount, f"{self.seed}.{number}.x", damages)))
@@ -107,17 +109,17 @@ class Attack:
                 found = os.pread(files[name], length, offset)
                 if found != data[offset:offset + length]:
                     self.problems.append(f"wrong bytes of {name} at {offset}, {length} long")
-                self.done["read"] += 1
+                with self.counting:
+                    self.done["read"] += 1
             for file in files.values():
                 stack.callback(os.close, file)
 
     def damage(self, mount, choice, count):
         kinds, weights = list(DAMAGES_BY_WEIGHT), list(DAMAGES_BY_WEIGHT.values())
         blocks = os.path.join(self.instance.directory("cache"), "volumes")
-        before = self.done["read"]
         for number in range(count):
             # Evenly among the reads, whose threads end before this one.
-            while self.done["read"] - before < number * (READS // DAMAGES) - 50 and not self.problems:
+            while self.done["read"] - self.before < number * (READS // DAMAGES) - 50 and not self.problems:
                 time.sleep(0.0005)
             files = [os.path.join(base, name) for base, _, names in os.walk(blocks) for name in names if "/blocks/" in base]
             # A file may go, or be replaced, while it is chosen.

@@ -231,3 +231,25 @@ def test_verify_finds_what_is_damaged_and_drops_it(direct, client, seed):
     mount = mount.mount_again()
     read()
     assert verify()[0]["sound_bytes"] == 2 * SIZE
+
+
+def test_the_cache_is_shown_and_cleared(direct, client):
+    def ask(*words):
+        (volume,) = json.loads(direct.run("cache", *words, "--json").stdout)["volumes"]
+        return volume
+
+    client.put_object(Bucket="bucket", Key="f", Body=b"x" * SIZE)
+    mount = direct.mount("s3://bucket", None, "cache_size=50MiB")
+    with open(mount / "f", "rb") as file:
+        assert file.read() == b"x" * SIZE
+    shown = ask("show")
+    assert shown["remote"] == "s3://bucket" and shown["limit"] == 50 << 20 and shown["cleared"] == 0
+    assert SIZE <= shown["bytes"] < 1.1 * SIZE
+    assert ask("show", mount.path) == shown
+    cleared = ask("clear", "s3://bucket")
+    assert cleared["cleared"] >= SIZE and cleared["bytes"] < SIZE / 10
+    assert ask("show")["bytes"] < SIZE / 10
+    with open(mount / "f", "rb") as file:
+        assert read_past_the_kernel(file.fileno(), 0, SIZE) == b"x" * SIZE
+    refused = direct.run("cache", "show", "/nowhere/near", check=False)
+    assert refused.returncode == 1 and "not in a volume" in refused.stderr

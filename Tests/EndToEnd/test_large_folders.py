@@ -60,7 +60,7 @@ def resident(pid):
 
 @pytest.mark.limit(300)
 def test_a_bucket_of_many_objects_takes_little(make_instance, stack):
-    """The catalog stays under 400 bytes an object, and the memory does not grow with the folder."""
+    """The catalog stays under 400 bytes an object, and the memory grows by little more than the names of the open folder."""
     count = scaled(60_000)
     bucket = GeneratedBucket(1, count)
     stack.callback(bucket.stop)

@@ -325,3 +325,27 @@ def test_a_mode_that_another_gives_a_folder_is_seen(instance, proxy, client, tol
     os.setxattr(mount / "k/d", "user.x", b"1")
     instance.flush()
     assert int(client.head_object(Bucket="bucket", Key="k/d/")["Metadata"]["mode"]) == stat.S_IFDIR | 0o700
+
+
+def test_what_was_written_here_is_known_without_a_request_a_file(instance, proxy, told):
+    mount = instance.mount("s3://bucket")
+    for number in range(50):
+        path = mount / f"file{number}"
+        with open(path, "wb") as file:
+            file.write(b"%d" % number)
+        os.chmod(path, 0o600 + number % 8)
+        os.utime(path, ns=(1, 10**18 + number))
+    os.symlink("file1", mount / "link")
+    instance.flush()
+    before = {name: os.lstat(mount / name) for name in os.listdir(mount.path)}
+    mount.unmount()
+    proxy.zero()
+    mount = mount.mount_again()
+    after = {name: os.lstat(mount / name) for name in os.listdir(mount.path)}
+    assert len(after) == 51
+    assert {name: (it.st_mode, it.st_mtime_ns, it.st_size) for name, it in after.items()} == {
+        name: (it.st_mode, it.st_mtime_ns, it.st_size) for name, it in before.items()
+    }
+    assert os.readlink(mount / "link") == "file1"
+    assert proxy.requests("GET list"), "nothing was listed: the test proves nothing"
+    assert asked_for(proxy) == []
