@@ -53,6 +53,7 @@ package final class BlockCache: Sendable {
     /// What all objects of a cache have in common.
     struct Shared: Sendable {
         let budget = FetchBudget(limit: BlockCache.readaheadFetches)
+        let gauge = LineGauge()
         let buffers = BlockBuffers()
         let writer: ArrivalWriter
         let condition: CacheCondition

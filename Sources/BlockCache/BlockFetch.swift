@@ -30,6 +30,7 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
     let range: ByteRange
     private let object: CachedObject
     private let budget: FetchBudget
+    private let gauge: LineGauge
     private let writer: ArrivalWriter
     /// What has arrived and was not handed to the writer yet; the transfer thread's.
     private var gathered: ArrivalBuffer?
@@ -39,10 +40,11 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
     private var pace: FetchPace
     var progress: Progress
 
-    init(_ object: CachedObject, range: ByteRange, budget: FetchBudget, writer: ArrivalWriter) {
+    init(_ object: CachedObject, range: ByteRange, budget: FetchBudget, gauge: LineGauge, writer: ArrivalWriter) {
         self.object = object
         self.range = range
         self.budget = budget
+        self.gauge = gauge
         self.writer = writer
         hash = XXH3_createState()
         XXH3_64bits_reset(hash)
@@ -140,11 +142,16 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
 
     private func isEnding(after count: Int64, upTo end: Int64) -> Bool {
         let now = monotonicSeconds()
-        if let latency = pace.note(count, at: now) { budget.noteLatency(latency) }
-        return pace.isEnding(remaining: range.upper - end, latency: budget.latency, at: now)
+        if let latency = pace.note(count, at: now) {
+            gauge.began(after: latency, at: now)
+        } else {
+            gauge.received(count, at: now)
+        }
+        return pace.isEnding(remaining: range.upper - end, latency: gauge.latency, at: now)
     }
 
     func end(_ result: Result<Void, StoreError>) {
+        if pace.hasBegun { gauge.ended(at: monotonicSeconds()) }
         budget.ended()
         object.ended(self, result)
     }
@@ -166,13 +173,9 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
     }
 }
 
-/// What the fetches of all objects share: a bound of those that nobody waits for yet, and what the remote takes to answer.
+/// What the fetches of all objects share: a bound of those that nobody waits for yet.
 final class FetchBudget: Sendable {
     private let running = Atomic<Int>(0)
-    /// In microseconds; 0 before the first answer.
-    private let averageLatency = Atomic<Int>(0)
-    /// A longer wait is the server's trouble and not the line's, in seconds.
-    private static let longestLatency = 1.0
     private let limit: Int
 
     init(limit: Int) {
@@ -192,14 +195,4 @@ final class FetchBudget: Sendable {
 
     func started() { running.add(1, ordering: .relaxed) }
     func ended() { running.subtract(1, ordering: .relaxed) }
-
-    /// How long answers take to begin, in seconds, averaged over the last ones.
-    var latency: Double { Double(averageLatency.load(ordering: .relaxed)) / 1e6 }
-
-    func noteLatency(_ seconds: Double) {
-        let new = Int(min(seconds, Self.longestLatency) * 1e6)
-        let old = averageLatency.load(ordering: .relaxed)
-        // Of two at once one may be lost, which an average can bear.
-        averageLatency.store(old == 0 ? new : (old * 3 + new) / 4, ordering: .relaxed)
-    }
 }

@@ -67,7 +67,10 @@ package final class CacheReader: Sendable {
     private func plan(for range: ByteRange, of object: CachedObject, isTrusted: Bool) -> ReadPlan {
         let presence = isTrusted ? .resident : object.presence(of: range)
         let share = cache.share(of: self)
-        return planner.withLock { $0.read(range, objectSize: version.size, presence: presence, share: share) }
+        let line = cache.shared.gauge.line
+        return planner.withLock {
+            $0.read(range, objectSize: version.size, presence: presence, share: share, line: line)
+        }
     }
 
     /// Gets the bytes of `range` onto the local disk; false when that does not take them.

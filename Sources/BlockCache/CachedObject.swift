@@ -53,6 +53,7 @@ package final class CachedObject: Sendable {
     let wholeObjectLimit: Int64
     private let thrift: BlockCache.Thrift
     private let budget: FetchBudget
+    private let gauge: LineGauge
     let room: CacheRoom
     let writer: ArrivalWriter
 
@@ -60,13 +61,6 @@ package final class CachedObject: Sendable {
 
     /// Objects up to this length are fetched whole, unless nothing may be fetched ahead.
     static let wholeObjectLimit: Int64 = 1 << 20
-    /// The length of one ranged read ahead, in bytes.
-    private static let streamLength: Int64 = 8 << 20
-    /// How many fetches of an object run before readahead waits for their end.
-    ///
-    /// Enough to fill a line on which one connection does not, and few, since all share it and the first is needed first.
-    /// Those that are about to end do not count: the next request is answered when they have.
-    private static let parallelism = 4
     /// The most that comes along with a demand while others wait for a connection, in bytes: enough for the answer to
     /// last longer than the wait for it.
     private static let crowdedLength: Int64 = 1 << 20
@@ -93,6 +87,7 @@ package final class CachedObject: Sendable {
         wholeObjectLimit = shared.wholeObjectLimit
         thrift = shared.thrift
         budget = shared.budget
+        gauge = shared.gauge
         room = shared.room
         writer = shared.writer
         condition = shared.condition
@@ -266,7 +261,7 @@ package final class CachedObject: Sendable {
         var result: [ByteRange] = []
         var position = range.lower
         while position < range.upper {
-            let end = min(range.upper, (position / Self.streamLength + 1) * Self.streamLength)
+            let end = min(range.upper, (position / Line.longestRange + 1) * Line.longestRange)
             let piece = geometry.aligned(ByteRange(position, end))
             result.append(piece)
             position = piece.upper
@@ -277,7 +272,7 @@ package final class CachedObject: Sendable {
     /// `isCounted`: the budget knows of it already.
     private func begin(_ range: ByteRange, _ state: inout State, isCounted: Bool = false) -> BlockFetch {
         if !isCounted { budget.started() }
-        let fetch = BlockFetch(self, range: range, budget: budget, writer: writer)
+        let fetch = BlockFetch(self, range: range, budget: budget, gauge: gauge, writer: writer)
         state.fetches.append(fetch)
         return fetch
     }
@@ -302,9 +297,13 @@ package final class CachedObject: Sendable {
         if thrift.isOn.load(ordering: .relaxed) { state.queue = [] }
     }
 
+    /// Whether another fetch may run for readahead.
+    ///
+    /// Those that are about to end do not count: the next request is answered when they have.
     private func hasRoom(_ state: State) -> Bool {
         let count = state.fetches.count { !$0.progress.isEnding }
-        return count < Self.parallelism && state.fetches.count < 2 * Self.parallelism
+        let most = gauge.line.ranges
+        return count < most && state.fetches.count < 2 * most
     }
 
     private func gaps(_ state: State, in range: ByteRange) -> ExtentSet {

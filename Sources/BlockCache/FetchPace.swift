@@ -17,6 +17,9 @@ struct FetchPace {
         self.startedAt = startedAt
     }
 
+    /// Its first bytes have come.
+    var hasBegun: Bool { firstAt != nil }
+
     /// Notes bytes; with the first ones it returns how long they took to come.
     mutating func note(_ bytes: Int64, at now: Double) -> Double? {
         guard firstAt == nil else {

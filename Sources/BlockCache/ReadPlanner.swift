@@ -58,29 +58,46 @@ package struct ReadPlanner: Sendable {
 
     /// Notes a read of an object of `objectSize` bytes, and says what else to fetch.
     ///
-    /// `share` is the most that this reader may have ahead, in bytes.
+    /// `share` is the most that this reader may have ahead, in bytes; `line` is what the way to the remote brings. What is
+    /// asked for is cut into ranges as long as suits the line, those that are needed first before the others.
     package mutating func read(
         _ range: ByteRange,
         objectSize: Int64,
         presence: ReadPresence,
-        share: Int64 = .max
+        share: Int64 = .max,
+        line: Line = Line()
     ) -> ReadPlan {
         var plan = ReadPlan()
         guard !range.isEmpty else { return plan }
         clock += 1
-        let most = min(limits.maximumWindow, share)
+        let reach = Reach(most: min(limits.maximumWindow, share, line.reach), fill: line.fill)
         if let index = runs.firstIndex(where: { $0.continues(with: range) }) {
             stride.interrupt()
-            plan.ahead = runs[index].take(range, at: clock, presence, most: most)
+            plan.ahead = runs[index].take(range, at: clock, presence, reach)
         } else {
             let isBeginning = clock == 1 && range.lower == 0
-            let next = stride.note(range, most: most)
-            begin(Run(range, at: clock, window: isBeginning ? min(limits.initialWindow, most) : 0), &plan)
-            plan.ahead = isBeginning ? runs[runs.count - 1].take(range, at: clock, presence, most: most) : next
+            let next = stride.note(range, most: reach.most)
+            begin(Run(range, at: clock, window: isBeginning ? min(limits.initialWindow, reach.most) : 0), &plan)
+            plan.ahead = isBeginning ? runs[runs.count - 1].take(range, at: clock, presence, reach) : next
         }
         leaveOld(&plan)
-        plan.ahead = plan.ahead.compactMap { $0.intersection(ByteRange(0, objectSize)) }
+        plan.ahead = plan.ahead
+            .compactMap { $0.intersection(ByteRange(0, objectSize)) }
+            .flatMap { Self.pieces(of: $0, line.rangeLength, isBackward: $0.upper <= range.lower) }
         return plan
+    }
+
+    /// Cuts a range where requests are to end.
+    private static func pieces(of range: ByteRange, _ length: Int64, isBackward: Bool) -> [ByteRange] {
+        guard range.count > length else { return [range] }
+        var pieces: [ByteRange] = []
+        var position = range.lower
+        while position < range.upper {
+            let end = min(range.upper, (position / length + 1) * length)
+            pieces.append(ByteRange(position, end))
+            position = end
+        }
+        return isBackward ? pieces.reversed() : pieces
     }
 
     private mutating func begin(_ run: Run, _ plan: inout ReadPlan) {
@@ -98,6 +115,13 @@ package struct ReadPlanner: Sendable {
             runs[index].leave()
         }
     }
+}
+
+/// How far ahead of a read bytes are asked for, in bytes.
+struct Reach: Sendable {
+    var most: Int64
+    /// What keeps the line busy; 0 when it is not known.
+    var fill: Int64
 }
 
 /// Reads at equal distances.

@@ -52,8 +52,8 @@ struct Run: Sendable {
         }
     }
 
-    /// Notes a read of the run; returns what to ask for now, at most `most` bytes ahead of it.
-    mutating func take(_ range: ByteRange, at clock: Int, _ presence: ReadPresence, most: Int64) -> [ByteRange] {
+    /// Notes a read of the run; returns what to ask for now, within `reach` of it.
+    mutating func take(_ range: ByteRange, at clock: Int, _ presence: ReadPresence, _ reach: Reach) -> [ByteRange] {
         lastUse = clock
         if direction == nil { begin(with: range) }
         switch presence {
@@ -65,8 +65,8 @@ struct Run: Sendable {
         }
         covered = ByteRange(min(covered.lower, range.lower), max(covered.upper, range.upper))
         switch direction {
-        case .forward: return goForward(most)
-        case .backward: return goBackward(most)
+        case .forward: return goForward(reach)
+        case .backward: return goBackward(reach)
         case nil: return []
         }
     }
@@ -88,31 +88,34 @@ struct Run: Sendable {
     /// are read; of a wide window sooner, since all of the fetches that run may end at once.
     private var threshold: Int64 { max(1, granted / 2, granted - (16 << 20)) }
 
-    private mutating func goForward(_ most: Int64) -> [ByteRange] {
+    private mutating func goForward(_ reach: Reach) -> [ByteRange] {
         frontier = max(frontier, covered.upper)
-        let width = min(window, most)
+        let width = min(window, reach.most)
         // With more readers than before, more may be ahead already than this one may have now.
         guard width > 0, frontier < covered.upper + min(threshold, width) else { return [] }
         let from = frontier
         frontier = covered.upper + width
-        widen(most)
+        widen(reach)
         return [ByteRange(from, frontier)]
     }
 
-    private mutating func goBackward(_ most: Int64) -> [ByteRange] {
+    private mutating func goBackward(_ reach: Reach) -> [ByteRange] {
         frontier = min(frontier, covered.lower)
-        let width = min(window, most)
+        let width = min(window, reach.most)
         guard width > 0, frontier > 0, frontier > covered.lower - min(threshold, width) else { return [] }
         let from = frontier
         frontier = max(0, covered.lower - width)
-        widen(most)
+        widen(reach)
         return [ByteRange(frontier, from)]
     }
 
-    /// More is wanted ahead next time, the more so if this was too little.
-    private mutating func widen(_ most: Int64) {
-        granted = min(window, most)
-        if hasStalled || window < Self.calmWindow { window = min(window * (hasStalled ? 4 : 2), max(window, most)) }
+    /// More is wanted ahead next time; for a reader that had to wait much more, and what keeps the line busy at least.
+    private mutating func widen(_ reach: Reach) {
+        granted = min(window, reach.most)
+        if hasStalled || window < Self.calmWindow {
+            let wider = hasStalled ? max(4 * window, reach.fill) : 2 * window
+            window = min(wider, max(window, reach.most))
+        }
         hasStalled = false
     }
 

@@ -179,6 +179,7 @@ import Testing
                 object,
                 range: ByteRange(offset: Int64($0) << 26, count: 32 << 20),
                 budget: budget,
+                gauge: LineGauge(),
                 writer: writer
             )
         }

@@ -47,15 +47,4 @@ import Testing
         _ = pace.note(500, at: 1)
         #expect(!pace.isEnding(remaining: 0, latency: 1, at: 1))
     }
-
-    @Test func theLatencyIsAnAverageWithABound() {
-        let budget = FetchBudget(limit: 1)
-        #expect(budget.latency == 0)
-        budget.noteLatency(0.1)
-        #expect(budget.latency == 0.1)
-        budget.noteLatency(0.5)
-        #expect(budget.latency == 0.2)
-        for _ in 0..<100 { budget.noteLatency(60) }
-        #expect(budget.latency <= 1)
-    }
 }

@@ -108,6 +108,25 @@ import Testing
         #expect(asked(.underWay) > asked(.resident))
     }
 
+    @Test(arguments: [0, 8]) func aRunThatWasLeftBeginsSmall(seeks: Int64) {
+        var planner = ReadPlanner()
+        let count: Int64 = 1 << 20
+        for index in 0..<64 as Range<Int64> {
+            _ = planner.read(ByteRange(offset: index * count, count: count), objectSize: size, presence: .underWay)
+        }
+        for seek in 0..<seeks {
+            let range = ByteRange(offset: 600 << 20 + seek << 12, count: 4096)
+            _ = planner.read(range, objectSize: size, presence: .resident)
+        }
+        var widest: Int64 = 0
+        for index in 64..<112 as Range<Int64> {
+            let range = ByteRange(offset: index * count, count: count)
+            let plan = planner.read(range, objectSize: size, presence: .resident)
+            if index < 66 || seeks == 0 { widest = max(widest, end(plan) - range.upper) }
+        }
+        #expect(seeks == 0 ? widest > 32 << 20 : widest <= 1 << 20)
+    }
+
     @Test func whatDidNotComeIsAskedForAgain() {
         var planner = ReadPlanner()
         _ = planner.read(ByteRange(0, 4096), objectSize: size, presence: .missing)

@@ -35,6 +35,8 @@ private struct Simulation {
     let bandwidth: Double
     private let geometry: BlockGeometry
     private static let streamLength: Int64 = 8 << 20
+    /// What the planner is told of the line.
+    private let known: Line
 
     private var planner = ReadPlanner()
     private var arrivals: [Double?]
@@ -42,10 +44,11 @@ private struct Simulation {
     private var lineFreeAt = 0.0
     private(set) var outcome = Outcome()
 
-    init(size: Int64 = 1 << 30, latency: Double, megabits: Double) {
+    init(size: Int64 = 1 << 30, latency: Double, megabits: Double, isKnown: Bool = false) {
         self.size = size
         self.latency = latency
         bandwidth = megabits * 1e6 / 8
+        known = isKnown ? Line(rate: bandwidth, latency: latency) : Line()
         geometry = BlockGeometry(size: size, preferredBlockSize: 32 << 10)
         arrivals = Array(repeating: nil, count: geometry.count)
     }
@@ -58,7 +61,7 @@ private struct Simulation {
 
     private mutating func play(_ read: Read) {
         let blocks = geometry.blocks(in: read.range)
-        let plan = planner.read(read.range, objectSize: size, presence: presence(of: blocks))
+        let plan = planner.read(read.range, objectSize: size, presence: presence(of: blocks), line: known)
         if blocks.contains(where: { arrivals[$0] == nil }) {
             // The demand and what is wanted next to it come in one request.
             let next =
@@ -133,6 +136,31 @@ private struct Simulation {
         let line = Double(outcome.read) / simulation.bandwidth
         #expect(outcome.seconds < line * 1.02 + 6 * latency)
         #expect(outcome.waste == 1)
+    }
+
+    /// One file was read, and another one is: the line is known.
+    @Test func aKnownLineIsFilledAtOnce() {
+        let outcomes = [false, true].map { isKnown in
+            var simulation = Simulation(latency: 0.1, megabits: 1000, isKnown: isKnown)
+            let outcome = simulation.play(sequential(64 << 20, by: 128 << 10))
+            tell("64 MiB, 0.1 s, 1000 Mbit/s, line \(isKnown ? "known" : "unknown")", outcome)
+            return outcome
+        }
+        #expect(outcomes[1].seconds < outcomes[0].seconds - 0.02)
+        #expect(outcomes[1].stalled < outcomes[0].stalled)
+    }
+
+    /// Waits for all of a line that is never faster than its reader, and then leaves.
+    @Test func ofANarrowLineLittleIsAskedForInVain() {
+        let outcomes = [false, true].map { isKnown in
+            var simulation = Simulation(latency: 0.05, megabits: 8, isKnown: isKnown)
+            let outcome = simulation.play(sequential(32 << 20, by: 128 << 10))
+            tell("32 MiB, 8 Mbit/s, line \(isKnown ? "known" : "unknown")", outcome)
+            return outcome
+        }
+        #expect(outcomes[0].fetched - outcomes[0].read > 16 << 20)
+        #expect(outcomes[1].fetched - outcomes[1].read <= Line(rate: 1e6, latency: 0.05).reach)
+        #expect(outcomes[1].seconds <= outcomes[0].seconds * 1.01)
     }
 
     @Test func aSlowReaderIsNotRunAwayFrom() {

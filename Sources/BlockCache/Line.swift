@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the Moorage authors
+
+internal import Platform
+internal import Synchronization
+
+/// What the way to the remote brings, as far as it was measured: from this follows how long requests are and how far they go.
+package struct Line: Hashable, Sendable {
+    /// Of all answers together, in bytes a second; nil before it was measured.
+    package var rate: Double?
+    /// Of an answer that had the line for itself, in bytes a second; nil before one was measured.
+    package var rateAlone: Double?
+    /// How long answers take to begin, in seconds; 0 before the first one.
+    package var latency: Double
+
+    package init(rate: Double? = nil, rateAlone: Double? = nil, latency: Double = 0) {
+        self.rate = rate
+        self.rateAlone = rateAlone
+        self.latency = latency
+    }
+
+    private static let shortestRange: Int64 = 256 << 10
+    /// The length of a range where the line is fast, or not known, in bytes.
+    package static let longestRange: Int64 = 8 << 20
+    /// How many ranges are asked for ahead at most.
+    private static let rangesAhead: Int64 = 8
+    /// The share of the line from which on one answer is taken to fill it.
+    private static let filling = 0.75
+
+    /// How long one range is to be, in bytes: what the line brings in a quarter to half of a second.
+    ///
+    /// What a reader needs first shares the line with what comes after it. A power of two, so that ranges end at the same
+    /// places while the rate wavers.
+    package var rangeLength: Int64 {
+        guard let rate else { return Self.longestRange }
+        var length = Self.longestRange
+        while length > Self.shortestRange, Double(length) > rate / 2 { length /= 2 }
+        return length
+    }
+
+    /// The most to ask for ahead of a reader, in bytes: what takes a few seconds to come.
+    package var reach: Int64 { Self.rangesAhead * rangeLength }
+
+    /// How many ranges of one object are to be under way at once.
+    ///
+    /// Enough to fill a line on which one connection does not, and few, since all share it and the first is needed first: two
+    /// on a slow line that one answer has been seen to fill.
+    package var ranges: Int {
+        guard rangeLength < Self.longestRange, let rate, let rateAlone else { return 4 }
+        return rateAlone >= rate * Self.filling ? 2 : 4
+    }
+
+    /// How much has to be asked for ahead at least so that the line never stands still, in bytes; 0 when it is not known.
+    ///
+    /// Twice what is under way between an answer's source and here: more is asked for when half of it has been read.
+    package var fill: Int64 { Int64(2 * (rate ?? 0) * latency) }
+}
+
+/// Measures what all answers bring together while the bytes of any are coming.
+///
+/// Times are in seconds of one monotonic clock.
+struct LineMeter {
+    /// Answers whose bytes are coming.
+    private var answers = 0
+    private var last = 0.0
+    /// For how long bytes came since the last sample, and how many.
+    private var busy = 0.0
+    private var bytes: Int64 = 0
+    /// The most answers at one time since then.
+    private var most = 0
+    /// Of all together and of one alone, in bytes a second; nil before the first sample.
+    private(set) var rate: Double?
+    private(set) var rateAlone: Double?
+
+    /// The time a sample takes, in seconds: what had to wait somewhere comes in bursts.
+    private static let sample = 0.25
+
+    /// The first bytes of an answer came; what had gathered on the way counts for nothing.
+    mutating func began(at now: Double) {
+        advance(to: now)
+        answers += 1
+        most = max(most, answers)
+    }
+
+    mutating func received(_ count: Int64, at now: Double) {
+        advance(to: now)
+        bytes += count
+        guard busy >= Self.sample else { return }
+        let new = Double(bytes) / busy
+        rate = Self.average(rate, new)
+        if most == 1 { rateAlone = Self.average(rateAlone, new) }
+        (busy, bytes, most) = (0, 0, answers)
+    }
+
+    /// What the line once brought it can bring; that it brings less may be the server's, or a short answer's, trouble.
+    private static func average(_ old: Double?, _ new: Double) -> Double {
+        old.map { max(new, (3 * $0 + new) / 4) } ?? new
+    }
+
+    /// The answer has ended.
+    mutating func ended(at now: Double) {
+        advance(to: now)
+        answers -= 1
+    }
+
+    private mutating func advance(to now: Double) {
+        if answers > 0 { busy += max(0, now - last) }
+        last = now
+    }
+}
+
+/// What the fetches of all objects have found out about the line.
+final class LineGauge: Sendable {
+    private let meter = Lock(LineMeter())
+    /// In bytes a second; 0 before they are known.
+    private let rate = Atomic<Int>(0)
+    private let rateAlone = Atomic<Int>(0)
+    /// In microseconds; 0 before the first answer.
+    private let averageLatency = Atomic<Int>(0)
+    /// A longer wait is the server's trouble and not the line's, in seconds.
+    private static let longestLatency = 1.0
+
+    var line: Line {
+        func known(_ rate: Int) -> Double? { rate > 0 ? Double(rate) : nil }
+        return Line(
+            rate: known(rate.load(ordering: .relaxed)),
+            rateAlone: known(rateAlone.load(ordering: .relaxed)),
+            latency: latency
+        )
+    }
+
+    /// How long answers take to begin, in seconds, averaged over the last ones.
+    var latency: Double { Double(averageLatency.load(ordering: .relaxed)) / 1e6 }
+
+    /// An answer began after so many seconds.
+    func began(after latency: Double, at now: Double) {
+        meter.withLock { $0.began(at: now) }
+        let new = Int(min(latency, Self.longestLatency) * 1e6)
+        let old = averageLatency.load(ordering: .relaxed)
+        // Of two at once one may be lost, which an average can bear.
+        averageLatency.store(old == 0 ? new : (old * 3 + new) / 4, ordering: .relaxed)
+    }
+
+    func received(_ count: Int64, at now: Double) {
+        let new = meter.withLock { meter in
+            meter.received(count, at: now)
+            return (meter.rate, meter.rateAlone)
+        }
+        func whole(_ rate: Double?) -> Int { rate.map { max(1, Int(min($0, 1e15))) } ?? 0 }
+        rate.store(whole(new.0), ordering: .relaxed)
+        rateAlone.store(whole(new.1), ordering: .relaxed)
+    }
+
+    func ended(at now: Double) { meter.withLock { $0.ended(at: now) } }
+}
