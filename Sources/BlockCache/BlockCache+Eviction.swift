@@ -7,8 +7,8 @@ internal import Platform
 
 /// Keeping within the space allowed.
 ///
-/// Nothing here passes over all files of a large cache: folders are measured a few at a time, and what is to go is
-/// chosen from the files of a few folders.
+/// No pass over all files of a large cache: folders are measured a few at a time, and what is to go is chosen from the files
+/// of a few folders. Only where a write finds no room on the disk, and nearly all that is there may not go, all are looked at.
 extension BlockCache {
     struct StoredFile {
         var path: String

@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 internal import Glibc
+internal import Platform
 
 /// Whether reads of whole cached files can go from the kernel to the cache without our process (FUSE passthrough).
 ///
@@ -9,6 +10,8 @@ internal import Glibc
 package struct PassthroughAbility: Hashable, Sendable {
     /// Of Linux.
     package var kernel: Version
+    /// As far as its configuration is to be found: without that it may still refuse.
+    package var isBuiltIn: Bool
     /// The kernel does it for root only (CAP_SYS_ADMIN).
     package var isPrivileged: Bool
     /// The cache's file system can clone files (ioctl_ficlone(2)).
@@ -41,30 +44,44 @@ package struct PassthroughAbility: Hashable, Sendable {
 
     package static let leastKernel = Version(6, 9)
 
-    package init(kernel: Version, isPrivileged: Bool, canClone: Bool) {
+    package init(kernel: Version, isBuiltIn: Bool = true, isPrivileged: Bool, canClone: Bool) {
         self.kernel = kernel
+        self.isBuiltIn = isBuiltIn
         self.isPrivileged = isPrivileged
         self.canClone = canClone
     }
 
     /// What this machine and user have.
     package static func ofThisMachine(canClone: Bool) -> PassthroughAbility {
-        PassthroughAbility(kernel: runningKernel, isPrivileged: geteuid() == 0, canClone: canClone)
+        let configuration = try? Files.read("/boot/config-\(release)")
+        return PassthroughAbility(
+            kernel: runningKernel,
+            isBuiltIn: configuration.map { isBuiltIn(accordingTo: String(decoding: $0, as: UTF8.self)) } ?? true,
+            isPrivileged: geteuid() == 0,
+            canClone: canClone
+        )
     }
 
     /// Whether the kernel and the user let it be tried.
     package static var isPermitted: Bool { geteuid() == 0 && runningKernel >= leastKernel }
 
-    private static var runningKernel: Version {
+    /// Whether a kernel with this configuration (`/boot/config-*`) has it.
+    package static func isBuiltIn(accordingTo configuration: String) -> Bool {
+        !configuration.split(separator: "\n").contains("# CONFIG_FUSE_PASSTHROUGH is not set")
+    }
+
+    private static var runningKernel: Version { Version(release) ?? Version(0, 0) }
+
+    private static var release: String {
         var names = utsname()
         uname(&names)
-        let release = withUnsafeBytes(of: names.release) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
-        return Version(release) ?? Version(0, 0)
+        return withUnsafeBytes(of: names.release) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
     }
 
     /// Why it is not used, on one line; nil when it is.
     package var obstacle: String? {
         if kernel < Self.leastKernel { return "it needs Linux \(Self.leastKernel), here is \(kernel)" }
+        if !isBuiltIn { return "this kernel was built without CONFIG_FUSE_PASSTHROUGH" }
         if !isPrivileged { return "it needs root" }
         return canClone ? nil : "the cache's file system cannot clone files, as XFS and Btrfs can"
     }

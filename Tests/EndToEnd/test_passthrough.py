@@ -185,3 +185,14 @@ def test_what_this_mount_fetched_is_read_by_the_mount(instance, disk, contents):
     again = mount.mount_again()
     assert read(again / "even") == contents["even"]
     wait_until(lambda: opened_by_the_kernel(again, "even", SIZES["even"]), 20, "the file to be read by the kernel")
+
+
+def test_doctor_looks_at_the_cache_of_a_volume_that_has_its_own(instance, folder, stack, contents):
+    disk = LoopDisk(folder, 400 * MIB, "xfs")
+    stack.callback(disk.unmount)
+    stack.callback(instance.abandon)
+    instance.mount("s3://bucket", None, "ro", f"cache_dir={disk.path}/own", "cache_free=0").unmount()
+    told = [line for line in instance.run("doctor", check=False).stdout.splitlines() if "FUSE passthrough" in line]
+    own = [line for line in told if f"read-only mounts, cache in {disk.path}/own" in line]
+    assert len(told) == 2 and len(own) == 1, told
+    assert own[0].startswith("ok ") and "are read by the kernel" in own[0]

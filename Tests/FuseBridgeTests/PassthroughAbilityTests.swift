@@ -24,6 +24,15 @@ import Testing
         let disk = "the cache's file system cannot clone files, as XFS and Btrfs can"
         #expect(obstacle(Version(6, 18), true, false) == disk)
         #expect(obstacle(Version(6, 18), true, true) == nil)
+        let bare = PassthroughAbility(kernel: Version(6, 18), isBuiltIn: false, isPrivileged: true, canClone: true)
+        #expect(bare.obstacle == "this kernel was built without CONFIG_FUSE_PASSTHROUGH")
+    }
+
+    @Test func aConfigurationTellsOfWhatIsNotThere() {
+        let lines = "CONFIG_FUSE_FS=m\n# CONFIG_FUSE_PASSTHROUGH is not set\nCONFIG_VIRTIO_FS=m\n"
+        #expect(!PassthroughAbility.isBuiltIn(accordingTo: lines))
+        #expect(PassthroughAbility.isBuiltIn(accordingTo: "CONFIG_FUSE_FS=m\nCONFIG_FUSE_PASSTHROUGH=y\n"))
+        #expect(PassthroughAbility.isBuiltIn(accordingTo: "CONFIG_FUSE_FS=m\n"))
     }
 
     @Test func thisMachineHasAKernel() {

@@ -41,9 +41,10 @@ enum DoctorCommand {
             findings.append(Finding(verdict: .bad, text: error.message))
             return try show(findings, asJSON: arguments.has("json"))
         }
-        findings += folders(instance.directories) + [passthrough(instance.directories), flusher(instance)]
+        let volumes = instance.volumes()
+        findings += folders(instance.directories) + passthrough(instance.directories, volumes) + [flusher(instance)]
         findings += [instance.lingerWarning()].compactMap { $0 }.map { Finding(verdict: .notice, text: $0) }
-        findings += instance.volumes().flatMap { VolumeExamination.findings($0, instance) }
+        findings += volumes.flatMap { VolumeExamination.findings($0, instance) }
         return try show(findings, asJSON: arguments.has("json"))
     }
 
@@ -83,16 +84,24 @@ enum DoctorCommand {
         return Finding(verdict: .good, text: "fusermount3 is \(path)")
     }
 
-    private static func passthrough(_ directories: Directories) -> Finding {
-        let canClone = BlockCache.canTakeSnapshots(in: directories.cache)
+    /// What the kernel may do with the user's cache, and with those of volumes that have one elsewhere.
+    private static func passthrough(_ directories: Directories, _ volumes: [VolumeDescription]) -> [Finding] {
+        let elsewhere = Set(volumes.compactMap(\.cacheDirectory)).subtracting([directories.cache])
+        let caches = elsewhere.sorted().filter { ((try? FileStatus.of($0)) ?? nil) != nil }
+        return [passthrough(directories.cache, "")] + caches.map { passthrough($0, ", cache in \($0)") }
+    }
+
+    private static func passthrough(_ cache: String, _ place: String) -> Finding {
+        let canClone = BlockCache.canTakeSnapshots(in: cache)
         if let obstacle = PassthroughAbility.ofThisMachine(canClone: canClone).obstacle {
-            let text = "FUSE passthrough for files whole in the cache of read-only mounts is not used: \(obstacle)"
+            let files = "files whole in the cache of read-only mounts\(place)"
+            let text = "FUSE passthrough for \(files) is not used: \(obstacle)"
             return Finding(verdict: .notice, text: "\(text); their bytes go through the mount instead")
         }
         return Finding(
             verdict: .good,
-            text: "files of read-only mounts that are whole in the cache when first opened are read by the kernel"
-                + " (FUSE passthrough)"
+            text: "files of read-only mounts\(place) that are whole in the cache when first opened are read by the "
+                + "kernel (FUSE passthrough)"
         )
     }
 
