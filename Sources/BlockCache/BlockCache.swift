@@ -97,7 +97,7 @@ package final class BlockCache: Sendable {
     /// Held by who has files given up; before when it would be in vain, in monotonic seconds.
     let yielding = Lock(-Double.infinity)
     /// The most that all readers together may have ahead of them, in bytes.
-    private static let readaheadBudget: Int64 = 128 << 20
+    static let readaheadBudget: Int64 = 128 << 20
     /// How many fetches there may be at once.
     ///
     /// A transport has 16 connections to a host, for all that is asked of it: the others are for names, which would have
@@ -211,9 +211,12 @@ package final class BlockCache: Sendable {
         return reader.isResident(ByteRange(0, version.size))
     }
 
-    /// What a reader may have ahead, in bytes: as much as every other one that reads now.
+    /// What a reader may have ahead, in bytes: as much as every other one that reads now; nothing where that is too little
+    /// to be worth a request.
     func share(of reader: CacheReader) -> Int64 {
-        isThrifty ? 0 : max(1 << 20, Self.readaheadBudget / Int64(readers.count(with: reader.stamp)))
+        guard !isThrifty else { return 0 }
+        let share = Self.readaheadBudget / Int64(readers.count(with: reader.stamp))
+        return share < Line.shortestRange ? 0 : share
     }
 
     private func pin(

@@ -19,7 +19,8 @@ package struct Line: Hashable, Sendable {
         self.latency = latency
     }
 
-    private static let shortestRange: Int64 = 256 << 10
+    /// The length of a range where the line is slow, in bytes.
+    static let shortestRange: Int64 = 256 << 10
     /// The length of a range where the line is fast, or not known, in bytes.
     package static let longestRange: Int64 = 8 << 20
     /// How many ranges are asked for ahead at most.

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the Moorage authors
 
+import Base
+import ObjectStore
+import TestSupport
 import Testing
 
 @testable import BlockCache
@@ -14,5 +17,18 @@ import Testing
             for stamp in stamps { most = max(most, readers.count(with: stamp)) }
         }
         #expect(most == count)
+    }
+
+    /// However many read, what they have ahead together is bounded.
+    @Test(arguments: [1, 100, 500, 1000]) func allReadersHaveTheirSharesOfOneBudget(_ count: Int) throws {
+        let folder = try TemporaryFolder()
+        let cache = BlockCache(options: .init(directory: folder.path, minimumFree: 0), source: SteppedSource())
+        let version = ObjectVersion(entityTag: EntityTag(opaque: "v1"), size: 1 << 30)
+        let readers = (0..<count).map { _ in cache.reader(of: ObjectKey("object"), version: version) }
+        var shares: [Int64] = []
+        // All are known of from the second time on.
+        for _ in 0..<3 { shares = readers.map { cache.share(of: $0) } }
+        #expect(shares.reduce(0, +) <= BlockCache.readaheadBudget)
+        #expect(shares.allSatisfy { $0 == (count <= 500 ? BlockCache.readaheadBudget / Int64(count) : 0) })
     }
 }
