@@ -31,6 +31,8 @@ STREAM = max(1, round(32 * SCALE)) * MIB
 ENTRIES = max(10, round(100_000 * SCALE))
 FOLDERS, OBJECTS = 100, max(10, round(10_000 * SCALE))
 RANDOM_READS = max(16, round(200 * SCALE))
+#: Of a second each.
+TURNS = max(1, round(8 * SCALE))
 SHAPES = [(latency, rate) for latency in (20, 100) for rate in (500, 1000)]
 
 
@@ -220,7 +222,7 @@ class Bench:
                     subject.start()
                     started.append(subject)
                     read_through(os.path.join(subject.point, "big.bin"))
-                for _ in range(8):
+                for _ in range(TURNS):
                     for row, direct in (("small reads", 1), ("small reads buffered", 0)):
                         for subject in subjects:
                             path = os.path.join(subject.point, "big.bin")
@@ -250,7 +252,8 @@ class Bench:
                     self.figures.add("warm read-only", each.name, timed(lambda: read_through(path)))
                     self.figures.add("again read-only", each.name, timed(lambda: read_through(path)))
                     self.figures.add("once more read-only", each.name, timed(lambda: read_through(path)))
-                    self.figures.add("small reads read-only", each.name, self.operations(path, direct=0, seconds=4))
+                    rate = self.operations(path, direct=0, seconds=max(1, TURNS // 2))
+                    self.figures.add("small reads read-only", each.name, rate)
                 finally:
                     each.stop()
         finally:

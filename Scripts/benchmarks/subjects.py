@@ -38,7 +38,9 @@ def timed(action):
 
 
 def drop_caches():
-    """Forgets the kernel's pages where we may."""
+    """Forgets the kernel's pages where we may; at a small scale, whose figures tell nothing, others on the machine keep theirs."""
+    if float(os.environ.get("BENCH_SCALE", "1")) < 1:
+        return
     os.sync()
     with contextlib.suppress(OSError), open("/proc/sys/vm/drop_caches", "w") as file:
         file.write("3")
