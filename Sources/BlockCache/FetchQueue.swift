@@ -5,7 +5,10 @@ internal import Base
 internal import ObjectStore
 internal import Platform
 
-/// A source of which only so many ranges are asked at once; more wait for the end of those, in the order they came.
+/// A source of which only so many ranges are asked at once; more wait for the end of those.
+///
+/// In turn the shortest of those that came first begins, and the one that came first: who needs a block does not wait for
+/// whole pieces of others, nor they for ever for blocks.
 ///
 /// What waits here waits for nobody's answer: other requests find free connections meanwhile, and no time limit of
 /// the remote's runs.
@@ -13,12 +16,16 @@ final class FetchQueue: RangeSource {
     private struct State {
         var running = 0
         var waiting: [QueuedFetch] = []
+        /// The one that came first is next.
+        var isOldestNext = false
         /// Somebody begins those that may begin; whoever else makes room leaves it to them.
         var isBeginning = false
     }
 
     fileprivate let source: any RangeSource
     private let limit: Int
+    /// Among how many of those that wait the shortest is looked for.
+    private static let window = 64
     private let state = Lock(State())
 
     /// `limit`: the most fetches at once, at least 1.
@@ -44,7 +51,7 @@ final class FetchQueue: RangeSource {
         into sink: any RangeSink,
         beginning: @escaping @Sendable () -> Void
     ) -> any RangeFetch {
-        let fetch = QueuedFetch(self, sink) { source, fetch in
+        let fetch = QueuedFetch(self, length: range.count, sink) { source, fetch in
             beginning()
             return source.fetch(key, version: version, range: range, into: fetch)
         }
@@ -75,7 +82,10 @@ final class FetchQueue: RangeSource {
             return nil
         }
         state.running += 1
-        return state.waiting.removeFirst()
+        defer { state.isOldestNext.toggle() }
+        let first = state.waiting.prefix(Self.window)
+        let shortest = first.indices.min { first[$0].length < first[$1].length }
+        return state.waiting.remove(at: state.isOldestNext ? 0 : shortest ?? 0)
     }
 
     fileprivate func ended() {
@@ -102,16 +112,20 @@ private final class QueuedFetch: RangeFetch, RangeSink {
     }
 
     private let queue: FetchQueue
+    /// In bytes.
+    let length: Int64
     private let sink: any RangeSink
     private let start: @Sendable (any RangeSource, QueuedFetch) -> any RangeFetch
     private let state = Lock(State())
 
     init(
         _ queue: FetchQueue,
+        length: Int64,
         _ sink: any RangeSink,
         _ start: @escaping @Sendable (any RangeSource, QueuedFetch) -> any RangeFetch
     ) {
         self.queue = queue
+        self.length = length
         self.sink = sink
         self.start = start
     }

@@ -14,8 +14,13 @@ import Testing
     private let source = SteppedSource()
     private let version = ObjectVersion(entityTag: EntityTag(opaque: "v1"), size: 64 << 20)
 
-    private func fetch(_ queue: FetchQueue, _ index: Int, into sink: any RangeSink = EndNote()) -> any RangeFetch {
-        let range = ByteRange(Int64(index), Int64(index) + 1)
+    private func fetch(
+        _ queue: FetchQueue,
+        _ index: Int,
+        count: Int64 = 1,
+        into sink: any RangeSink = EndNote()
+    ) -> any RangeFetch {
+        let range = ByteRange(Int64(index), Int64(index) + count)
         return queue.fetch(ObjectKey("object"), version: version, range: range, into: sink)
     }
 
@@ -32,6 +37,17 @@ import Testing
         source.sink(2).finished(.success(()))
         #expect(begun == [0, 1, 2, 3, 4])
         #expect(sinks.map(\.causes) == [[.temporary], [nil], [nil], [], []])
+        withExtendedLifetime(fetches) {}
+    }
+
+    /// Who waits for a block is not behind all whole pieces, and who waits for a piece not behind all blocks.
+    @Test func theShortestAndTheOldestBeginInTurn() {
+        let queue = FetchQueue(source, limit: 1)
+        let counts: [Int64] = [9, 8, 7, 3, 1, 2, 1]
+        let fetches = counts.indices.map { fetch(queue, $0, count: counts[$0]) }
+        for index in 0..<6 { source.sink(index).finished(.success(())) }
+        // The first one began as there was room: the oldest of the others is next.
+        #expect(begun == [0, 1, 4, 2, 6, 3, 5])
         withExtendedLifetime(fetches) {}
     }
 
