@@ -38,6 +38,8 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
     private let hash: OpaquePointer?
     private var block: Int
     private var pace: FetchPace
+    /// How many bytes of it are in the file.
+    private var stored: Int64 = 0
     var progress: Progress
 
     init(_ object: CachedObject, range: ByteRange, budget: FetchBudget, gauge: LineGauge, writer: ArrivalWriter) {
@@ -142,6 +144,7 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
 
     private func isEnding(after count: Int64, upTo end: Int64) -> Bool {
         let now = monotonicSeconds()
+        stored += count
         if let latency = pace.note(count, at: now) {
             gauge.began(after: latency, at: now)
         } else {
@@ -151,7 +154,10 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
     }
 
     func end(_ result: Result<Void, StoreError>) {
-        if pace.hasBegun { gauge.ended(at: monotonicSeconds()) }
+        if pace.hasBegun {
+            let now = monotonicSeconds()
+            gauge.ended(stored, after: now - pace.startedAt, at: now)
+        }
         budget.ended()
         object.ended(self, result)
     }

@@ -7,7 +7,8 @@ internal import Platform
 
 /// Not fetching what nobody comes for any more.
 extension CachedObject {
-    /// With no more than this to come a fetch is not cancelled, which would cost its connection; in bytes.
+    /// With no more than this to come, and less on a slow line, a fetch is not cancelled, which would cost its connection; in
+    /// bytes.
     private static let nearEnd: Int64 = 256 << 10
 
     /// Cancels what is under way of a range that nobody waits for, and nobody is about to come for.
@@ -38,10 +39,11 @@ extension CachedObject {
 
     private func giveUp(_ range: ByteRange, _ state: inout State) -> [any RangeFetch] {
         var handles: [any RangeFetch] = []
+        let nearEnd = min(Self.nearEnd, gauge.line.rangeLength / 4)
         state.queue.removeAll { range.contains($0) }
         for fetch in state.fetches {
             // What has nearly arrived, or is asked for by others too, is let come.
-            guard range.contains(fetch.owned), fetch.owned.upper - fetch.progress.position > Self.nearEnd,
+            guard range.contains(fetch.owned), fetch.owned.upper - fetch.progress.position > nearEnd,
                 !state.waiters.contains(where: { $0.intersection(fetch.owned) != nil })
             else { continue }
             fetch.progress.limit = geometry.aligned(ByteRange(fetch.range.lower, fetch.progress.position)).upper

@@ -53,7 +53,7 @@ package final class CachedObject: Sendable {
     let wholeObjectLimit: Int64
     private let thrift: BlockCache.Thrift
     private let budget: FetchBudget
-    private let gauge: LineGauge
+    let gauge: LineGauge
     let room: CacheRoom
     let writer: ArrivalWriter
 
@@ -61,6 +61,8 @@ package final class CachedObject: Sendable {
 
     /// Objects up to this length are fetched whole, unless nothing may be fetched ahead.
     static let wholeObjectLimit: Int64 = 1 << 20
+    /// With how many fetches of an object no other begins for readahead.
+    private static let mostFetches = 8
     /// The most that comes along with a demand while others wait for a connection, in bytes: enough for the answer to
     /// last longer than the wait for it.
     private static let crowdedLength: Int64 = 1 << 20
@@ -287,7 +289,12 @@ package final class CachedObject: Sendable {
             state.queue.removeFirst()
             // One at a time: many short gaps take as many connections as long ones.
             if missing.count > 1 { state.queue.insert(ByteRange(missing[1].lower, piece.upper), at: 0) }
-            if let next = missing.first { started.append(begin(next, &state, isCounted: true)) }
+            guard let next = missing.first else { continue }
+            // It was asked for when the line was faster.
+            let end = geometry.aligned(ByteRange(next.lower, next.lower + gauge.line.rangeLength)).upper
+            if end < next.upper { state.queue.insert(ByteRange(end, next.upper), at: 0) }
+            let range = ByteRange(next.lower, min(end, next.upper))
+            started.append(begin(range, &state, isCounted: true))
         }
         return started
     }
@@ -299,11 +306,11 @@ package final class CachedObject: Sendable {
 
     /// Whether another fetch may run for readahead.
     ///
-    /// Those that are about to end do not count: the next request is answered when they have.
+    /// Those that are about to end do not count: the next request is answered when they have. Nor do short ones, which
+    /// are for readers at random.
     private func hasRoom(_ state: State) -> Bool {
-        let count = state.fetches.count { !$0.progress.isEnding }
-        let most = gauge.line.ranges
-        return count < most && state.fetches.count < 2 * most
+        let count = state.fetches.count { !$0.progress.isEnding && $0.range.count >= Line.shortestRange / 2 }
+        return count < gauge.line.ranges && state.fetches.count < Self.mostFetches
     }
 
     private func gaps(_ state: State, in range: ByteRange) -> ExtentSet {

@@ -6,7 +6,7 @@
 /// Without that the line stands still for a round trip each time the fetches that share it end together, as fetches
 /// of one length that were begun together do. Times are in seconds of one monotonic clock.
 struct FetchPace {
-    private let startedAt: Double
+    let startedAt: Double
     private var firstAt: Double?
     /// Bytes after those that came first.
     private var received: Int64 = 0

@@ -8,7 +8,7 @@ internal import Synchronization
 package struct Line: Hashable, Sendable {
     /// Of all answers together, in bytes a second; nil before it was measured.
     package var rate: Double?
-    /// Of an answer that had the line for itself, in bytes a second; nil before one was measured.
+    /// Of an answer that had the line for itself, in bytes a second; nil before both such a one and several were measured.
     package var rateAlone: Double?
     /// How long answers take to begin, in seconds; 0 before the first one.
     package var latency: Double
@@ -26,16 +26,18 @@ package struct Line: Hashable, Sendable {
     /// How many ranges are asked for ahead at most.
     private static let rangesAhead: Int64 = 8
     /// The share of the line from which on one answer is taken to fill it.
-    private static let filling = 0.75
+    fileprivate static let filling = 0.75
 
-    /// How long one range is to be, in bytes: what the line brings in a quarter to half of a second.
+    /// How long one range is to be, in bytes: what the line brings in half of a second, or in two times what an answer takes to
+    /// begin, but no less than the half of that.
     ///
-    /// What a reader needs first shares the line with what comes after it. A power of two, so that ranges end at the same
-    /// places while the rate wavers.
+    /// What a reader needs first shares the line with what comes after it. A range takes as long as its successor takes to
+    /// begin at least, so that two fill the line. A power of two, so that ranges end at the same places while the rate wavers.
     package var rangeLength: Int64 {
         guard let rate else { return Self.longestRange }
+        let most = rate * max(0.5, 2 * latency)
         var length = Self.longestRange
-        while length > Self.shortestRange, Double(length) > rate / 2 { length /= 2 }
+        while length > Self.shortestRange, Double(length) > most { length /= 2 }
         return length
     }
 
@@ -45,7 +47,7 @@ package struct Line: Hashable, Sendable {
     /// How many ranges of one object are to be under way at once.
     ///
     /// Enough to fill a line on which one connection does not, and few, since all share it and the first is needed first: two
-    /// on a slow line that one answer has been seen to fill.
+    /// on a slow line where several together were no faster than one.
     package var ranges: Int {
         guard rangeLength < Self.longestRange, let rate, let rateAlone else { return 4 }
         return rateAlone >= rate * Self.filling ? 2 : 4
@@ -69,12 +71,19 @@ struct LineMeter {
     private var bytes: Int64 = 0
     /// The most answers at one time since then.
     private var most = 0
-    /// Of all together and of one alone, in bytes a second; nil before the first sample.
+    /// Of all together, in bytes a second; nil before the first sample.
     private(set) var rate: Double?
-    private(set) var rateAlone: Double?
+    /// Of one alone, and whether several were measured since.
+    private var alone: Double?
+    private var isCompared = false
 
     /// The time a sample takes, in seconds: what had to wait somewhere comes in bursts.
     private static let sample = 0.25
+    /// After a longer time without a byte the line is not slow, but something is wrong, in seconds.
+    private static let longestGap = 1.0
+
+    /// Of one alone, in bytes a second; nil before one and then several were measured.
+    var rateAlone: Double? { isCompared ? alone : nil }
 
     /// The first bytes of an answer came; what had gathered on the way counts for nothing.
     mutating func began(at now: Double) {
@@ -89,8 +98,19 @@ struct LineMeter {
         guard busy >= Self.sample else { return }
         let new = Double(bytes) / busy
         rate = Self.average(rate, new)
-        if most == 1 { rateAlone = Self.average(rateAlone, new) }
+        note(new, isAlone: most == 1)
         (busy, bytes, most) = (0, 0, answers)
+    }
+
+    private mutating func note(_ new: Double, isAlone: Bool) {
+        if isAlone {
+            alone = Self.average(alone, new)
+        } else if let alone, let rate {
+            // The line has changed since.
+            let isOld = rate < alone * Line.filling
+            if isOld { self.alone = nil }
+            isCompared = !isOld
+        }
     }
 
     /// What the line once brought it can bring; that it brings less may be the server's, or a short answer's, trouble.
@@ -98,15 +118,19 @@ struct LineMeter {
         old.map { max(new, (3 * $0 + new) / 4) } ?? new
     }
 
-    /// The answer has ended.
-    mutating func ended(at now: Double) {
+    /// The answer has ended; all of it took so many seconds from its request on.
+    ///
+    /// Of a fast line short answers come too fast to be measured by themselves: it is as fast as they were at least.
+    mutating func ended(_ count: Int64, after seconds: Double, at now: Double) {
         advance(to: now)
         answers -= 1
+        if let rate, seconds > 0 { self.rate = max(rate, Double(count) / seconds) }
     }
 
     private mutating func advance(to now: Double) {
-        if answers > 0 { busy += max(0, now - last) }
-        last = now
+        // Threads that came to the clock first may come here last.
+        if answers > 0 { busy += min(max(0, now - last), Self.longestGap) }
+        last = max(last, now)
     }
 }
 
@@ -142,15 +166,18 @@ final class LineGauge: Sendable {
         averageLatency.store(old == 0 ? new : (old * 3 + new) / 4, ordering: .relaxed)
     }
 
-    func received(_ count: Int64, at now: Double) {
-        let new = meter.withLock { meter in
-            meter.received(count, at: now)
-            return (meter.rate, meter.rateAlone)
-        }
-        func whole(_ rate: Double?) -> Int { rate.map { max(1, Int(min($0, 1e15))) } ?? 0 }
-        rate.store(whole(new.0), ordering: .relaxed)
-        rateAlone.store(whole(new.1), ordering: .relaxed)
+    func received(_ count: Int64, at now: Double) { note { $0.received(count, at: now) } }
+
+    func ended(_ count: Int64, after seconds: Double, at now: Double) {
+        note { $0.ended(count, after: seconds, at: now) }
     }
 
-    func ended(at now: Double) { meter.withLock { $0.ended(at: now) } }
+    private func note(_ change: (inout LineMeter) -> Void) {
+        func whole(_ rate: Double?) -> Int { rate.map { max(1, Int(min($0, 1e15))) } ?? 0 }
+        meter.withLock { meter in
+            change(&meter)
+            rate.store(whole(meter.rate), ordering: .relaxed)
+            rateAlone.store(whole(meter.rateAlone), ordering: .relaxed)
+        }
+    }
 }

@@ -70,10 +70,13 @@ package struct ReadPlanner: Sendable {
         var plan = ReadPlan()
         guard !range.isEmpty else { return plan }
         clock += 1
-        let reach = Reach(most: min(limits.maximumWindow, share, line.reach), fill: line.fill)
+        let most = min(limits.maximumWindow, share, line.reach)
+        let reach = Reach(most: most, fill: line.fill, rangeLength: line.rangeLength)
+        var isBackward = false
         if let index = runs.firstIndex(where: { $0.continues(with: range) }) {
             stride.interrupt()
             plan.ahead = runs[index].take(range, at: clock, presence, reach)
+            isBackward = runs[index].isBackward
         } else {
             let isBeginning = clock == 1 && range.lower == 0
             let next = stride.note(range, most: reach.most)
@@ -83,7 +86,7 @@ package struct ReadPlanner: Sendable {
         leaveOld(&plan)
         plan.ahead = plan.ahead
             .compactMap { $0.intersection(ByteRange(0, objectSize)) }
-            .flatMap { Self.pieces(of: $0, line.rangeLength, isBackward: $0.upper <= range.lower) }
+            .flatMap { Self.pieces(of: $0, line.rangeLength, isBackward: isBackward) }
         return plan
     }
 
@@ -122,6 +125,11 @@ struct Reach: Sendable {
     var most: Int64
     /// What keeps the line busy; 0 when it is not known.
     var fill: Int64
+    /// How long one range is to be.
+    var rangeLength: Int64
+
+    /// Whether so wide a window is to end where a range ends: what is between would be a request of its own.
+    func isRounded(_ width: Int64) -> Bool { width >= 2 * rangeLength }
 }
 
 /// Reads at equal distances.

@@ -94,7 +94,10 @@ struct Run: Sendable {
         // With more readers than before, more may be ahead already than this one may have now.
         guard width > 0, frontier < covered.upper + min(threshold, width) else { return [] }
         let from = frontier
-        frontier = covered.upper + width
+        let end = covered.upper + width
+        let rounded = reach.isRounded(width) ? end / reach.rangeLength * reach.rangeLength : end
+        guard rounded > from else { return [] }
+        frontier = rounded
         widen(reach)
         return [ByteRange(from, frontier)]
     }
@@ -104,10 +107,16 @@ struct Run: Sendable {
         let width = min(window, reach.most)
         guard width > 0, frontier > 0, frontier > covered.lower - min(threshold, width) else { return [] }
         let from = frontier
-        frontier = max(0, covered.lower - width)
+        let start = max(0, covered.lower - width)
+        let length = reach.rangeLength
+        let rounded = reach.isRounded(width) ? (start + length - 1) / length * length : start
+        guard rounded < from else { return [] }
+        frontier = rounded
         widen(reach)
         return [ByteRange(frontier, from)]
     }
+
+    var isBackward: Bool { direction == .backward }
 
     /// More is wanted ahead next time; for a reader that had to wait much more, and what keeps the line busy at least.
     private mutating func widen(_ reach: Reach) {

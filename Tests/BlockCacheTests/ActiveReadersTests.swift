@@ -26,9 +26,11 @@ import Testing
         let version = ObjectVersion(entityTag: EntityTag(opaque: "v1"), size: 1 << 30)
         let readers = (0..<count).map { _ in cache.reader(of: ObjectKey("object"), version: version) }
         var shares: [Int64] = []
-        // All are known of from the second time on.
-        for _ in 0..<3 { shares = readers.map { cache.share(of: $0) } }
-        #expect(shares.reduce(0, +) <= BlockCache.readaheadBudget)
-        #expect(shares.allSatisfy { $0 == (count <= 500 ? BlockCache.readaheadBudget / Int64(count) : 0) })
+        let expected = count <= 500 ? BlockCache.readaheadBudget / Int64(count) : 0
+        // All are known of from the second time on, unless the machine stood still meanwhile.
+        for round in 0..<20 where round < 2 || shares.contains(where: { $0 != expected }) {
+            shares = readers.map { cache.share(of: $0) }
+        }
+        #expect(shares.allSatisfy { $0 == expected })
     }
 }
