@@ -251,9 +251,11 @@ package final class CachedObject: Sendable {
     /// Takes what comes along with a demand out of the queue; returns where it ends.
     private func takeAlong(at index: Int, _ gap: ByteRange, _ state: inout State) -> Int64 {
         let piece = state.queue.remove(at: index)
-        let most = geometry.aligned(ByteRange(gap.lower, gap.lower + Self.crowdedLength)).upper
-        guard budget.isCrowded, max(gap.upper, most) < piece.upper else { return piece.upper }
-        let end = max(gap.upper, most)
+        // The piece may be as long as suited a faster line.
+        let whole = max(gap.upper, piece.lower) + gauge.line.rangeLength
+        let most = budget.isCrowded ? gap.lower + Self.crowdedLength : whole
+        let end = max(gap.upper, geometry.aligned(ByteRange(gap.lower, most)).upper)
+        guard end < piece.upper else { return piece.upper }
         state.queue.insert(ByteRange(end, piece.upper), at: index)
         return end
     }

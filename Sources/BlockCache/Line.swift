@@ -124,7 +124,8 @@ struct LineMeter {
     mutating func ended(_ count: Int64, after seconds: Double, at now: Double) {
         advance(to: now)
         answers -= 1
-        if let rate, seconds > 0 { self.rate = max(rate, Double(count) / seconds) }
+        // And a little faster: where answers take long to begin, ranges would never come to be twice as long otherwise.
+        if let rate, seconds > 0 { self.rate = max(rate, Double(count) / (seconds * 0.9)) }
     }
 
     private mutating func advance(to now: Double) {

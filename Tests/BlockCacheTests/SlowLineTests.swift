@@ -86,8 +86,18 @@ import Testing
         end(1..<2)
         expectRequests(5)
         #expect(source.ranges[4].count <= 256 << 10)
+        // Nor does one come along whole with what somebody waits for.
+        let place: Int64 = 56 << 20
+        let done = try Thread(name: "reader") { _ = try? reader.bytes(ByteRange(offset: place, count: 1)) }
+        expectRequests(6)
+        #expect(source.ranges[5].lower == place && source.ranges[5].count <= 512 << 10)
+        expectedBytes(ByteRange(offset: place, count: 65_536)).withUnsafeBytes {
+            source.sink(5).received($0, at: place)
+        }
+        source.sink(5).drained()
+        done.join()
         end(0..<1)
-        end(2..<5)
+        end(2..<6)
         withExtendedLifetime(reader) {}
     }
 }
