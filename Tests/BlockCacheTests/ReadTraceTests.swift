@@ -138,29 +138,34 @@ private struct Simulation {
         #expect(outcome.waste == 1)
     }
 
-    /// One file was read, and another one is: the line is known.
-    @Test func aKnownLineIsFilledAtOnce() {
-        let outcomes = [false, true].map { isKnown in
-            var simulation = Simulation(latency: 0.1, megabits: 1000, isKnown: isKnown)
-            let outcome = simulation.play(sequential(64 << 20, by: 128 << 10))
-            tell("64 MiB, 0.1 s, 1000 Mbit/s, line \(isKnown ? "known" : "unknown")", outcome)
+    /// Reads the beginning of a file of 1 GiB, over a line that is not known and over one that is.
+    private func compare(
+        _ bytes: Int64,
+        latency: Double,
+        megabits: Double
+    ) -> (unknown: Simulation.Outcome, known: Simulation.Outcome) {
+        func play(_ isKnown: Bool) -> Simulation.Outcome {
+            var simulation = Simulation(latency: latency, megabits: megabits, isKnown: isKnown)
+            let outcome = simulation.play(sequential(bytes, by: 128 << 10))
+            tell("\(bytes >> 20) MiB, \(latency) s, \(megabits) Mbit/s, line \(isKnown ? "known" : "unknown")", outcome)
             return outcome
         }
-        #expect(outcomes[1].seconds < outcomes[0].seconds - 0.02)
-        #expect(outcomes[1].stalled < outcomes[0].stalled)
+        return (play(false), play(true))
+    }
+
+    /// One file was read, and another one is: the line is known.
+    @Test func aKnownLineIsFilledAtOnce() {
+        let outcomes = compare(64 << 20, latency: 0.1, megabits: 1000)
+        #expect(outcomes.known.seconds < outcomes.unknown.seconds - 0.02)
+        #expect(outcomes.known.stalled < outcomes.unknown.stalled)
     }
 
     /// Waits for all of a line that is never faster than its reader, and then leaves.
     @Test func ofANarrowLineLittleIsAskedForInVain() {
-        let outcomes = [false, true].map { isKnown in
-            var simulation = Simulation(latency: 0.05, megabits: 8, isKnown: isKnown)
-            let outcome = simulation.play(sequential(32 << 20, by: 128 << 10))
-            tell("32 MiB, 8 Mbit/s, line \(isKnown ? "known" : "unknown")", outcome)
-            return outcome
-        }
-        #expect(outcomes[0].fetched - outcomes[0].read > 16 << 20)
-        #expect(outcomes[1].fetched - outcomes[1].read <= Line(rate: 1e6, latency: 0.05).reach)
-        #expect(outcomes[1].seconds <= outcomes[0].seconds * 1.01)
+        let (unknown, known) = compare(32 << 20, latency: 0.05, megabits: 8)
+        #expect(unknown.fetched - unknown.read > 16 << 20)
+        #expect(known.fetched - known.read <= Line(rate: 1e6, latency: 0.05).reach)
+        #expect(known.seconds <= unknown.seconds * 1.01)
     }
 
     @Test func aSlowReaderIsNotRunAwayFrom() {
