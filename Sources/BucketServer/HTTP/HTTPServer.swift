@@ -81,6 +81,7 @@ package final class HTTPServer: Sendable {
 
     private func start(_ file: OpenFile, _ peer: SocketAddress) {
         let socket = ConnectionSocket(file, limits: limits)
+        if peer.isLoopback { socket.sendUnpaced() }
         let id: UInt64? = state.update { state in
             guard !state.isStopping, state.connections.count < limits.connections else { return nil }
             state.nextID += 1
