@@ -31,6 +31,19 @@ package struct ByteRange: Hashable, Sendable, CustomStringConvertible {
         return low < high ? ByteRange(low, high) : nil
     }
 
+    /// The range cut at multiples of `length` (in bytes, at least 1), in ascending order; none for an empty one.
+    package func pieces(endingAtMultiplesOf length: Int64) -> [ByteRange] {
+        precondition(length > 0, "pieces of \(length) bytes")
+        var pieces: [ByteRange] = []
+        var position = lower
+        while position < upper {
+            let end = min(upper, (position / length + 1) * length)
+            pieces.append(ByteRange(position, end))
+            position = end
+        }
+        return pieces
+    }
+
     package func contains(_ other: ByteRange) -> Bool { lower <= other.lower && other.upper <= upper }
 
     package var description: String { "\(lower)..<\(upper)" }

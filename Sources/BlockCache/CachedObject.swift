@@ -260,17 +260,9 @@ package final class CachedObject: Sendable {
         return end
     }
 
-    /// Cuts a range where requests are to end.
+    /// Cuts a range of whole blocks where requests are to end.
     private func pieces(of range: ByteRange) -> [ByteRange] {
-        var result: [ByteRange] = []
-        var position = range.lower
-        while position < range.upper {
-            let end = min(range.upper, (position / Line.longestRange + 1) * Line.longestRange)
-            let piece = geometry.aligned(ByteRange(position, end))
-            result.append(piece)
-            position = piece.upper
-        }
-        return result
+        range.pieces(endingAtMultiplesOf: max(1, Line.longestRange / geometry.blockSize) * geometry.blockSize)
     }
 
     /// `isCounted`: the budget knows of it already.

@@ -93,13 +93,7 @@ package struct ReadPlanner: Sendable {
     /// Cuts a range where requests are to end.
     private static func pieces(of range: ByteRange, _ length: Int64, isBackward: Bool) -> [ByteRange] {
         guard range.count > length else { return [range] }
-        var pieces: [ByteRange] = []
-        var position = range.lower
-        while position < range.upper {
-            let end = min(range.upper, (position / length + 1) * length)
-            pieces.append(ByteRange(position, end))
-            position = end
-        }
+        let pieces = range.pieces(endingAtMultiplesOf: length)
         return isBackward ? pieces.reversed() : pieces
     }
 
