@@ -16,8 +16,8 @@ final class ArrivalBuffer: @unchecked Sendable {
     private(set) var count = 0
     /// How many of its bytes have been read from memory; guarded by the object's monitor.
     var served: Int64 = 0
-    /// Readers find the bytes here for a while, so that the kernel need not keep them too; the writer's.
-    var isKept = false
+    /// Its place among those that readers find here for a while, so that the kernel need not keep them too; the writer's.
+    var place: RecentArrivals.Place?
 
     init(_ pool: ArrivalMemory, offset: Int64 = 0) {
         self.pool = pool
@@ -37,7 +37,7 @@ final class ArrivalBuffer: @unchecked Sendable {
     private var room: Int { Self.capacity - Int(offset % Int64(Self.capacity)) }
 
     /// Whether all of it may be written past the kernel's memory.
-    var isDirect: Bool { isKept && DirectFile.takes(bytes, at: offset) }
+    var isDirect: Bool { place != nil && DirectFile.takes(bytes, at: offset) }
 
     /// Its bytes behind the last end of a page of the disk.
     var partOfPage: UnsafeRawBufferPointer {

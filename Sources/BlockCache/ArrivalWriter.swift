@@ -38,8 +38,9 @@ final class ArrivalWriter: Sendable {
     private static let threads = 2
     /// How many buffers may be in use before the transfer thread waits for the disk.
     private static let limit = 64
-    /// With more than so many the disk is behind.
-    private static let backlog = 60
+    /// With more than so many the disk is behind, and the kernel's memory takes what it does not: early enough for the
+    /// transfer thread never to wait for it.
+    private static let backlog = 48
     /// How many are put into a file at once.
     private static let batch = 8
 

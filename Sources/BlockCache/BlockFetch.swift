@@ -120,7 +120,7 @@ final class BlockFetch: RangeSink, @unchecked Sendable {
         var blocks = (first: first, checksums: [UInt64]())
         for buffer in buffers {
             digest(buffer, completing: &blocks.checksums)
-            buffer.isKept = writer.recent.admit(buffer, of: object)
+            _ = writer.recent.admit(buffer, of: object)
         }
         do {
             try object.put(buffers, completing: blocks, isDirect: !writer.isBehind)

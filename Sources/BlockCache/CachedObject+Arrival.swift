@@ -64,7 +64,7 @@ extension CachedObject {
             state.unmeasured += position - fetch.progress.position
             fetch.progress.position = position
             // Within the monitor, so that what expires at this moment is either not taken in or forgotten afterwards.
-            state.recent += writer.recent.held(of: kept)
+            state.recent.insert(writer.recent.held(of: kept))
             for (index, checksum) in blocks.checksums.enumerated() {
                 state.blocks[blocks.first + index] = .stored
                 state.checksums[blocks.first + index] = checksum

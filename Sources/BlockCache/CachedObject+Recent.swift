@@ -4,6 +4,48 @@
 internal import Base
 internal import Platform
 
+/// An object's buffers that are kept in memory, in the order of their offsets: a read looks at those around its place only.
+struct KeptBuffers {
+    private var buffers: [ArrivalBuffer] = []
+
+    mutating func insert(_ new: [ArrivalBuffer]) {
+        for buffer in new { buffers.insert(buffer, at: index(from: buffer.offset)) }
+    }
+
+    /// Those that hold bytes of `range`.
+    func holding(_ range: ByteRange) -> [ArrivalBuffer] {
+        // No buffer is longer than its capacity.
+        let first = index(from: range.lower - Int64(ArrivalBuffer.capacity) + 1)
+        return buffers[first..<max(first, index(from: range.upper))].filter { $0.range.upper > range.lower }
+    }
+
+    /// Takes out buffers that it holds.
+    mutating func remove(_ gone: [ArrivalBuffer]) {
+        for buffer in gone {
+            var index = index(from: buffer.offset)
+            while index < buffers.count, buffers[index] !== buffer { index += 1 }
+            if index < buffers.count { buffers.remove(at: index) }
+        }
+    }
+
+    /// Takes out those that are meant, and returns them.
+    mutating func removeAll(where isGone: (ArrivalBuffer) -> Bool) -> [ArrivalBuffer] {
+        let gone = buffers.filter(isGone)
+        remove(gone)
+        return gone
+    }
+
+    /// The place of the first that begins at `offset` or behind it.
+    private func index(from offset: Int64) -> Int {
+        var (lower, upper) = (0, buffers.count)
+        while lower < upper {
+            let middle = (lower + upper) / 2
+            if buffers[middle].offset < offset { lower = middle + 1 } else { upper = middle }
+        }
+        return lower
+    }
+}
+
 /// Bytes that came a moment ago and are still in memory, in the order of their offsets; none of them twice.
 struct RecentBytes {
     struct Part {
@@ -19,10 +61,10 @@ struct RecentBytes {
 
     private(set) var parts: [Part] = []
 
-    /// What of `range` the buffers hold.
+    /// What of `range` the buffers hold, which are in the order of their offsets.
     init(_ buffers: [ArrivalBuffer], in range: ByteRange) {
         var position = range.lower
-        for buffer in buffers.sorted(by: { $0.offset < $1.offset }) {
+        for buffer in buffers {
             let rest = ByteRange(position, range.upper)
             guard let part = buffer.range.intersection(rest), !part.isEmpty else { continue }
             parts.append(Part(range: part, buffer: buffer))
@@ -53,12 +95,12 @@ extension CachedObject {
     /// What of `range` is in memory; buffers of which all was read are not kept any longer.
     func takeRecent(_ range: ByteRange) -> RecentBytes {
         let (found, done) = monitor.inspect { state -> (RecentBytes?, [ArrivalBuffer]) in
-            let buffers = state.recent.filter { $0.range.intersection(range) != nil }
+            let buffers = state.recent.holding(range)
             guard !buffers.isEmpty else { return (nil, []) }
             let found = RecentBytes(buffers, in: range)
             for part in found.parts { part.buffer.served += part.range.count }
             let done = buffers.filter { $0.served >= $0.range.count }
-            state.recent.removeAll { buffer in done.contains { $0 === buffer } }
+            state.recent.remove(done)
             return (found, done)
         }
         if !done.isEmpty { writer.recent.released(done) }
@@ -68,10 +110,7 @@ extension CachedObject {
     /// Lets go of buffers in memory.
     func forgetRecent(where isGone: (ArrivalBuffer) -> Bool) {
         // Their memory is given back outside of the monitor.
-        let gone = monitor.inspect { state in
-            defer { state.recent.removeAll(where: isGone) }
-            return state.recent.filter(isGone)
-        }
+        let gone = monitor.inspect { $0.recent.removeAll(where: isGone) }
         writer.recent.released(gone)
     }
 

@@ -24,8 +24,8 @@ package final class CachedObject: Sendable {
         var queue: [ByteRange] = []
         /// What blocked readers wait for.
         var waiters: [ByteRange] = []
-        /// What has come and was not read since, without an order; see ``RecentArrivals``.
-        var recent: [ArrivalBuffer] = []
+        /// What has come and was not read since; see ``RecentArrivals``.
+        var recent = KeptBuffers()
         /// What the file was when its verified blocks were; nil when there are none.
         var stamp: FileStamp?
         /// Bytes written to the file that its measure does not know of yet.

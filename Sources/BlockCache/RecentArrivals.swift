@@ -9,15 +9,31 @@ internal import Platform
 /// A reader that is fast gets its bytes from here, where they were checked when they came, and not from the file. Those
 /// that are there already have the right to stay for a while: they are read first. What comes meanwhile does without.
 final class RecentArrivals: Sendable {
-    private struct Entry {
-        weak var object: CachedObject?
-        let buffer: ObjectIdentifier
+    /// The place of a buffer among those that are kept.
+    ///
+    /// An object of its own, so that to leave it takes no search through the others.
+    final class Place: @unchecked Sendable {
+        fileprivate weak let object: CachedObject?
         /// In monotonic seconds.
-        let since: Double
+        fileprivate let since: Double
+        /// Whether the buffer is not kept any more; guarded by the lock.
+        fileprivate var isLeft = false
+
+        fileprivate init(of object: CachedObject, since: Double) {
+            self.object = object
+            self.since = since
+        }
     }
 
-    /// How many buffers are kept: 24 MiB at most.
-    private static let limit = 96
+    private struct State {
+        /// In the order of arrival, with those that were left since the last look at them.
+        var places: [Place] = []
+        /// How many of them are not left.
+        var count = 0
+    }
+
+    /// How many buffers are kept, 40 MiB at most: what four long ranges bring while the first of them is read, and that one.
+    private static let limit = 160
     /// How long they are kept from newer ones when nobody comes, in seconds.
     private static let right = 1.0
     /// How long they are kept at all, in seconds.
@@ -25,50 +41,64 @@ final class RecentArrivals: Sendable {
     /// Shorter ones cost as much as they save; in bytes.
     private static let least = 64 << 10
 
-    private let entries = Lock<[Entry]>([])
+    private let state = Lock(State())
 
     /// Whether a buffer of the object may stay in memory; makes room for it where it may.
     func admit(_ buffer: ArrivalBuffer, of object: CachedObject) -> Bool {
         guard buffer.count >= Self.least else { return false }
         let now = monotonicSeconds()
-        let (isAdmitted, old) = entries.withLock { entries -> (Bool, Entry?) in
-            var old: Entry?
-            if entries.count >= Self.limit {
-                guard let first = entries.first, first.object == nil || now - first.since > Self.right else {
-                    return (false, nil)
+        let (place, old) = state.withLock { state -> (Place?, Place?) in
+            var old: Place?
+            if state.count >= Self.limit {
+                if state.places.first?.isLeft == true { Self.sweep(&state) }
+                guard let first = state.places.first, first.object == nil || now - first.since > Self.right else {
+                    return (nil, nil)
                 }
-                old = entries.removeFirst()
+                Self.leave(first, &state)
+                old = first
             }
-            entries.append(Entry(object: object, buffer: ObjectIdentifier(buffer), since: now))
-            return (true, old)
+            let place = Place(of: object, since: now)
+            state.places.append(place)
+            state.count += 1
+            return (place, old)
         }
-        if let old { old.object?.forgetRecent { ObjectIdentifier($0) == old.buffer } }
-        return isAdmitted
+        if let old { old.object?.forgetRecent { $0.place === old } }
+        buffer.place = place
+        return place != nil
     }
 
     /// Those that are still to be kept: a disk may take longer than that with them.
     func held(of buffers: [ArrivalBuffer]) -> [ArrivalBuffer] {
-        entries.withLock { entries in
-            buffers.filter { buffer in
-                buffer.isKept && entries.contains { $0.buffer == ObjectIdentifier(buffer) }
-            }
-        }
+        state.withLock { _ in buffers.filter { $0.place?.isLeft == false } }
     }
 
     /// Notes that buffers are not kept any more.
     func released(_ buffers: [ArrivalBuffer]) {
-        let gone = Set(buffers.map { ObjectIdentifier($0) })
-        entries.withLock { $0.removeAll { gone.contains($0.buffer) } }
+        state.withLock { state in
+            for buffer in buffers { buffer.place.map { Self.leave($0, &state) } }
+            if state.places.count > 2 * Self.limit { Self.sweep(&state) }
+        }
     }
 
     /// Lets go of what nobody came for.
     func expire() {
         let now = monotonicSeconds()
-        let old = entries.withLock { entries -> [Entry] in
-            let old = entries.filter { $0.object == nil || now - $0.since > Self.age }
-            entries.removeAll { $0.object == nil || now - $0.since > Self.age }
+        let old = state.withLock { state -> [Place] in
+            let old = state.places.filter { !$0.isLeft && ($0.object == nil || now - $0.since > Self.age) }
+            for place in old { Self.leave(place, &state) }
+            Self.sweep(&state)
             return old
         }
-        for entry in old { entry.object?.forgetRecent { ObjectIdentifier($0) == entry.buffer } }
+        for place in old { place.object?.forgetRecent { $0.place === place } }
+    }
+
+    private static func leave(_ place: Place, _ state: inout State) {
+        guard !place.isLeft else { return }
+        place.isLeft = true
+        state.count -= 1
+    }
+
+    private static func sweep(_ state: inout State) {
+        state.places.removeAll { $0.isLeft }
     }
 }

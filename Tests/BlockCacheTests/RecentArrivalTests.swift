@@ -117,20 +117,80 @@ import Testing
         let recent = RecentArrivals()
         let memory = ArrivalMemory()
         let object = try #require(cache(SteppedSource()).object(of: key, version: version(1 << 30)))
-        let buffers = (0..<97).map { index in
+        let buffers = (0..<161).map { index in
             let buffer = ArrivalBuffer(memory)
             buffer.begin(at: Int64(index * ArrivalBuffer.capacity))
             _ = [UInt8](repeating: 1, count: 100_000).withUnsafeBytes { buffer.append($0) }
             return buffer
         }
-        for buffer in buffers.prefix(96) { #expect(recent.admit(buffer, of: object)) }
-        #expect(!recent.admit(buffers[96], of: object))
+        for buffer in buffers.prefix(160) { #expect(recent.admit(buffer, of: object)) }
+        #expect(!recent.admit(buffers[160], of: object))
         recent.released([buffers[40]])
-        #expect(recent.admit(buffers[96], of: object))
+        #expect(recent.admit(buffers[160], of: object))
         let short = ArrivalBuffer(memory)
         _ = [UInt8](repeating: 1, count: 1000).withUnsafeBytes { short.append($0) }
         recent.released([buffers[41]])
         #expect(!recent.admit(short, of: object))
+    }
+
+    @Test func whoLeavesInAnyOrderMakesRoom() throws {
+        let seed = UInt64.random(in: 0...UInt64.max)
+        print("places seed \(seed)")
+        var random = SeededGenerator(seed: seed)
+        let recent = RecentArrivals()
+        let memory = ArrivalMemory()
+        let object = try #require(cache(SteppedSource()).object(of: key, version: version(1 << 30)))
+        var kept: [ArrivalBuffer] = []
+        for round in 0..<2000 {
+            let buffer = ArrivalBuffer(memory)
+            _ = [UInt8](repeating: 1, count: 100_000).withUnsafeBytes { buffer.append($0) }
+            let isAdmitted = recent.admit(buffer, of: object)
+            #expect(isAdmitted == (kept.count < 160), "seed \(seed), round \(round)")
+            if isAdmitted { kept.append(buffer) }
+            // The first one stays for long, so that the others leave from behind it.
+            while kept.count > 1, Bool.random(using: &random) {
+                let gone = kept.remove(at: Int.random(in: 1..<kept.count, using: &random))
+                recent.released(Bool.random(using: &random) ? [gone, gone] : [gone])
+                #expect(recent.held(of: [gone]).isEmpty)
+            }
+        }
+        #expect(recent.held(of: kept).count == kept.count)
+    }
+
+    @Test func keptBuffersAreFoundByTheirPlace() {
+        let seed = UInt64.random(in: 0...UInt64.max)
+        print("kept buffers seed \(seed)")
+        var random = SeededGenerator(seed: seed)
+        let memory = ArrivalMemory()
+        var kept = KeptBuffers()
+        var all: [ArrivalBuffer] = []
+        func sorted(_ buffers: [ArrivalBuffer]) -> [ByteRange] {
+            buffers.map { $0.range }.sorted { ($0.lower, $0.upper) < ($1.lower, $1.upper) }
+        }
+        for round in 0..<1000 {
+            let buffer = ArrivalBuffer(memory)
+            // Some have the same place: what was damaged in the file comes a second time.
+            buffer.begin(at: Int64.random(in: 0..<40, using: &random) * 65_536)
+            let count = Int.random(in: 1...ArrivalBuffer.capacity, using: &random)
+            _ = [UInt8](repeating: 1, count: count).withUnsafeBytes { buffer.append($0) }
+            kept.insert([buffer])
+            all.append(buffer)
+            let lower = Int64.random(in: 0..<3_000_000, using: &random)
+            let range = ByteRange(lower, lower + Int64.random(in: 1...1_000_000, using: &random))
+            let found = kept.holding(range)
+            let expected = all.filter { $0.range.intersection(range) != nil }
+            #expect(sorted(found) == sorted(expected), "seed \(seed), round \(round)")
+            #expect(found.map { $0.offset } == found.map { $0.offset }.sorted())
+            guard all.count > 20 else { continue }
+            let gone = all.remove(at: Int.random(in: 0..<all.count, using: &random))
+            if Bool.random(using: &random) {
+                kept.remove([gone])
+            } else {
+                #expect(kept.removeAll { $0 === gone }.count == 1)
+            }
+        }
+        #expect(kept.removeAll { _ in true }.count == all.count)
+        #expect(kept.holding(ByteRange(0, 1 << 40)).isEmpty)
     }
 
     @Test func whereDirectWritesAreNotKnownTheUsualOnesAreMade() throws {
