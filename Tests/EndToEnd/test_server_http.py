@@ -196,13 +196,13 @@ def test_chunked_requests_with_trailers(open_server):
         assert reader.answer()[2] == b"abc0123456789"
 
 
-def test_answers_to_this_machine_are_not_paced(open_server):
+def test_a_server_on_the_loopback_does_not_pace(open_server):
     # Whatever the system's congestion control is: the timers of one that paces, such as BBR, only cost time here.
     with connection(open_server) as peer:
         peer.sendall(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
         Reader(peer).head()
-        port = peer.getsockname()[1]
-        lines = run(["ss", "-OHtni", "state", "established", f"( dport = :{port} )"]).stdout.splitlines()
+        ours = f"( sport = :{open_server[1]} and dport = :{peer.getsockname()[1]} )"
+        lines = run(["ss", "-OHtni", "state", "established", ours]).stdout.splitlines()
     assert len(lines) == 1, lines
     assert " reno " in lines[0], lines
 

@@ -33,14 +33,6 @@ final class ConnectionSocket: Sendable {
         setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &timeout, socklen_t(MemoryLayout<timeval>.size))
     }
 
-    /// Sends without pacing, for a peer on this machine: where the system paces (BBR), timers would only hold up what a copy
-    /// in memory takes (tcp(7), `TCP_CONGESTION`).
-    func sendUnpaced() {
-        // Part of every kernel, and free to use for everybody.
-        let algorithm = "reno"
-        setsockopt(descriptor, Int32(IPPROTO_TCP), TCP_CONGESTION, algorithm, socklen_t(algorithm.utf8.count))
-    }
-
     /// Wakes a waiting reader; answers can still be sent.
     func shutdownReading() { _ = shutdown(descriptor, Int32(SHUT_RD)) }
     /// Tells the other side that nothing more will come.

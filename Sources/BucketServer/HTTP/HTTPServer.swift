@@ -41,9 +41,20 @@ package final class HTTPServer: Sendable {
         _ = try retryingOnInterrupt("bind", address.description) {
             address.withPointer { bind(listener.raw, $0, $1) }
         }
+        if address.isLoopback { Self.doNotPace(listener.raw) }
         _ = try retryingOnInterrupt("listen", address.description) { listen(listener.raw, 512) }
         self.address = try SocketAddress(boundTo: listener.raw)
         self.listener = listener
+    }
+
+    /// Has a listening socket's connections send without pacing, for programs of this machine: where the system paces (BBR),
+    /// timers would only hold up what a copy in memory takes (tcp(7), `TCP_CONGESTION`).
+    ///
+    /// Before the first connection, as one that was paced once goes on with timers. Where it may not be set nothing is lost.
+    private static func doNotPace(_ listener: Int32) {
+        // Part of every kernel, and of what everybody may use unless an administrator has taken it out.
+        let algorithm = "reno"
+        setsockopt(listener, Int32(IPPROTO_TCP), TCP_CONGESTION, algorithm, socklen_t(algorithm.utf8.count))
     }
 
     /// Accepts until ``stop()``, then waits for the running requests to end.
@@ -81,7 +92,6 @@ package final class HTTPServer: Sendable {
 
     private func start(_ file: OpenFile, _ peer: SocketAddress) {
         let socket = ConnectionSocket(file, limits: limits)
-        if peer.isLoopback { socket.sendUnpaced() }
         let id: UInt64? = state.update { state in
             guard !state.isStopping, state.connections.count < limits.connections else { return nil }
             state.nextID += 1
