@@ -16,7 +16,8 @@ final class ArrivalBuffer: @unchecked Sendable {
     private(set) var count = 0
     /// How many of its bytes have been read from memory; guarded by the object's monitor.
     var served: Int64 = 0
-    /// Its place among those that readers find here for a while, so that the kernel need not keep them too; the writer's.
+    /// Its place among those that readers find here for a while, so that the kernel need not keep them too; set once, by the
+    /// writer, before others come to see the buffer.
     var place: RecentArrivals.Place?
 
     init(_ pool: ArrivalMemory, offset: Int64 = 0) {

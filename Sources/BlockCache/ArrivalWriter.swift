@@ -39,7 +39,7 @@ final class ArrivalWriter: Sendable {
     /// How many buffers may be in use before the transfer thread waits for the disk.
     private static let limit = 64
     /// With more than so many the disk is behind, and the kernel's memory takes what it does not: early enough for the
-    /// transfer thread never to wait for it.
+    /// transfer thread to wait for it seldom.
     private static let backlog = 48
     /// How many are put into a file at once.
     private static let batch = 8

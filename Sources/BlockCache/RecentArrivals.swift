@@ -44,9 +44,8 @@ final class RecentArrivals: Sendable {
     private let state = Lock(State())
 
     /// Whether a buffer of the object may stay in memory; makes room for it where it may.
-    func admit(_ buffer: ArrivalBuffer, of object: CachedObject) -> Bool {
+    func admit(_ buffer: ArrivalBuffer, of object: CachedObject, at now: Double = monotonicSeconds()) -> Bool {
         guard buffer.count >= Self.least else { return false }
-        let now = monotonicSeconds()
         let (place, old) = state.withLock { state -> (Place?, Place?) in
             var old: Place?
             if state.count >= Self.limit {
@@ -81,8 +80,7 @@ final class RecentArrivals: Sendable {
     }
 
     /// Lets go of what nobody came for.
-    func expire() {
-        let now = monotonicSeconds()
+    func expire(at now: Double = monotonicSeconds()) {
         let old = state.withLock { state -> [Place] in
             let old = state.places.filter { !$0.isLeft && ($0.object == nil || now - $0.since > Self.age) }
             for place in old { Self.leave(place, &state) }
@@ -91,6 +89,9 @@ final class RecentArrivals: Sendable {
         }
         for place in old { place.object?.forgetRecent { $0.place === place } }
     }
+
+    /// How many places there are, with those that were left.
+    var placeCount: Int { state.withLock { $0.places.count } }
 
     private static func leave(_ place: Place, _ state: inout State) {
         guard !place.isLeft else { return }

@@ -113,24 +113,26 @@ import Testing
         }
     }
 
+    private func buffers(_ count: Int, of memory: ArrivalMemory, bytes: Int = 100_000) -> [ArrivalBuffer] {
+        (0..<count).map { index in
+            let buffer = ArrivalBuffer(memory)
+            buffer.begin(at: Int64(index * ArrivalBuffer.capacity))
+            _ = [UInt8](repeating: 1, count: bytes).withUnsafeBytes { buffer.append($0) }
+            return buffer
+        }
+    }
+
     @Test func onlySoMuchIsKept() throws {
         let recent = RecentArrivals()
         let memory = ArrivalMemory()
         let object = try #require(cache(SteppedSource()).object(of: key, version: version(1 << 30)))
-        let buffers = (0..<161).map { index in
-            let buffer = ArrivalBuffer(memory)
-            buffer.begin(at: Int64(index * ArrivalBuffer.capacity))
-            _ = [UInt8](repeating: 1, count: 100_000).withUnsafeBytes { buffer.append($0) }
-            return buffer
-        }
+        let buffers = buffers(161, of: memory)
         for buffer in buffers.prefix(160) { #expect(recent.admit(buffer, of: object)) }
         #expect(!recent.admit(buffers[160], of: object))
         recent.released([buffers[40]])
         #expect(recent.admit(buffers[160], of: object))
-        let short = ArrivalBuffer(memory)
-        _ = [UInt8](repeating: 1, count: 1000).withUnsafeBytes { short.append($0) }
         recent.released([buffers[41]])
-        #expect(!recent.admit(short, of: object))
+        #expect(!recent.admit(self.buffers(1, of: memory, bytes: 1000)[0], of: object))
     }
 
     @Test func whoLeavesInAnyOrderMakesRoom() throws {
@@ -141,20 +143,53 @@ import Testing
         let memory = ArrivalMemory()
         let object = try #require(cache(SteppedSource()).object(of: key, version: version(1 << 30)))
         var kept: [ArrivalBuffer] = []
-        for round in 0..<2000 {
-            let buffer = ArrivalBuffer(memory)
-            _ = [UInt8](repeating: 1, count: 100_000).withUnsafeBytes { buffer.append($0) }
-            let isAdmitted = recent.admit(buffer, of: object)
-            #expect(isAdmitted == (kept.count < 160), "seed \(seed), round \(round)")
-            if isAdmitted { kept.append(buffer) }
-            // The first one stays for long, so that the others leave from behind it.
-            while kept.count > 1, Bool.random(using: &random) {
+        for round in 0..<200 {
+            while let buffer = buffers(1, of: memory).first, recent.admit(buffer, of: object, at: 1) {
+                kept.append(buffer)
+            }
+            #expect(kept.count == 160, "seed \(seed), round \(round)")
+            // The first one stays for long, so that the others leave from behind it, some of them twice.
+            for _ in 0..<Int.random(in: 1...150, using: &random) {
                 let gone = kept.remove(at: Int.random(in: 1..<kept.count, using: &random))
                 recent.released(Bool.random(using: &random) ? [gone, gone] : [gone])
                 #expect(recent.held(of: [gone]).isEmpty)
             }
+            #expect(recent.held(of: kept).count == kept.count)
+            #expect(recent.placeCount <= 321)
         }
-        #expect(recent.held(of: kept).count == kept.count)
+    }
+
+    @Test func theOldestMakeRoomAfterASecondAndAllGoAfterTen() throws {
+        let recent = RecentArrivals()
+        let memory = ArrivalMemory()
+        let object = try #require(cache(SteppedSource()).object(of: key, version: version(1 << 30)))
+        let buffers = buffers(166, of: memory)
+        for (index, buffer) in buffers.prefix(160).enumerated() {
+            #expect(recent.admit(buffer, of: object, at: index < 2 ? 10 : 10.5))
+        }
+        #expect(!recent.admit(buffers[160], of: object, at: 10.9))
+        // The first has left meanwhile, and one that had no right yet: both make room, and then the second has no right any more.
+        recent.released([buffers[0], buffers[5]])
+        #expect(recent.admit(buffers[160], of: object, at: 11.1))
+        #expect(recent.admit(buffers[161], of: object, at: 11.1))
+        #expect(recent.admit(buffers[162], of: object, at: 11.1))
+        #expect(recent.held(of: [buffers[1]]).isEmpty)
+        #expect(!recent.admit(buffers[163], of: object, at: 11.1))
+        recent.expire(at: 20.6)
+        #expect(recent.held(of: buffers).map { $0.offset } == buffers[160...162].map { $0.offset })
+        #expect(recent.placeCount == 3)
+    }
+
+    @Test func whatIsGoneKeepsNoPlaces() throws {
+        let recent = RecentArrivals()
+        let memory = ArrivalMemory()
+        do {
+            let gone = try #require(cache(SteppedSource()).object(of: key, version: version(1 << 30)))
+            for buffer in buffers(160, of: memory) { #expect(recent.admit(buffer, of: gone, at: 10)) }
+        }
+        let other = try #require(cache(SteppedSource()).object(of: ObjectKey("other"), version: version(1 << 30)))
+        for buffer in buffers(160, of: memory) { #expect(recent.admit(buffer, of: other, at: 10)) }
+        #expect(!recent.admit(buffers(1, of: memory)[0], of: other, at: 10))
     }
 
     @Test func keptBuffersAreFoundByTheirPlace() {
