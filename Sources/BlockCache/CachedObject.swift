@@ -227,7 +227,10 @@ package final class CachedObject: Sendable {
     ) {
         dropQueueIfThrifty(&state)
         for range in ahead {
-            var wanted = gaps(state, in: geometry.aligned(range))
+            // What a backward reader comes to next is no part of the demand's request, though they may share a block.
+            let isBackward = range.lower < demand.lower
+            let end = isBackward ? max(range.lower, geometry.aligned(demand).lower) : range.upper
+            var wanted = gaps(state, in: geometry.aligned(ByteRange(range.lower, min(range.upper, end))))
             for queued in state.queue { wanted.remove(queued) }
             for piece in wanted.ranges.flatMap(pieces) where state.queue.count < Self.longestQueue {
                 state.queue.append(piece)

@@ -169,6 +169,20 @@ import Testing
         #expect(source.requests.count == 6)
     }
 
+    /// Also in reads shorter than a block, of which the next one is in the block that is asked for.
+    @Test(arguments: [4096, 65_536, 100_000] as [Int64])
+    func aBackwardReaderIsReadAheadFor(count: Int64) throws {
+        let source = FakeSource()
+        let size: Int64 = 6 << 20
+        let reader = cache(source).reader(of: key, version: version(size))
+        for end in stride(from: size, to: 0, by: -Int(count)) {
+            let range = ByteRange(max(0, end - count), end)
+            #expect(try reader.bytes(range) == expectedBytes(range))
+        }
+        #expect(source.requests.count < 30, "of \(size / 65_536) blocks")
+        #expect(source.requests.reduce(0) { $0 + $1.count } == size, "nothing was fetched twice")
+    }
+
     @Test func readaheadTakesTurnsAndNeedsNoFurtherRead() throws {
         let source = FakeSource()
         source.state.update { $0.heldAt = 140_098 }
