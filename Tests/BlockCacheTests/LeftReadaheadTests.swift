@@ -35,11 +35,11 @@ import Testing
     }
 
     /// Reads a byte, for which the next request brings a block.
-    private func readFirst(_ reader: CacheReader) throws {
+    private func readFirst(_ reader: CacheReader, at place: Int64 = 0) throws {
         let next = source.requests
-        let done = try Thread(name: "reader") { _ = try? reader.bytes(ByteRange(0, 1)) }
+        let done = try Thread(name: "reader") { _ = try? reader.bytes(ByteRange(offset: place, count: 1)) }
         let sink = source.sink(next)
-        expectedBytes(ByteRange(0, 65_536)).withUnsafeBytes { sink.received($0, at: 0) }
+        expectedBytes(ByteRange(offset: place, count: 65_536)).withUnsafeBytes { sink.received($0, at: place) }
         sink.drained()
         done.join()
     }
@@ -127,6 +127,20 @@ import Testing
         }
         usleep(50_000)
         #expect(source.requests == 5 && source.cancelled.isEmpty)
+    }
+
+    @Test func whoReadsElsewhereGivesUpWhatWasAhead() throws {
+        let reader = reader(cache(), size: 1 << 30)
+        try readFirst(reader)
+        _ = source.sink(3)
+        usleep(50_000)
+        #expect(source.requests == 4 && source.cancelled.isEmpty)
+        // At no equal distances, which would be read ahead.
+        for index in 1...8 as ClosedRange<Int64> { try readFirst(reader, at: (100 + 7 * index * index) << 20) }
+        // The one whose beginning was read goes on: who reads around there would ask for the rest of it block by block.
+        expectCancelled(3)
+        #expect(source.cancelled == [1, 2, 3])
+        end(0..<4)
     }
 
     @Test func whatHasNearlyComeIsLetCome() throws {

@@ -182,6 +182,26 @@ def test_a_listing_leaves_attributes_with_the_kernel(instance, client, is_long, 
             assert expect(mount, sizes, mount / "folder", names) == list(range(count))
 
 
+def is_missing(path):
+    with contextlib.suppress(FileNotFoundError):
+        os.stat(path)
+        return False
+    return True
+
+
+@undisturbed
+def test_the_kernel_keeps_that_a_name_does_not_exist(instance, client):
+    client.put_object(Bucket="bucket", Key="folder/file", Body=b"")
+    with mounted(instance, *LONG) as mount:
+        # It is kept no longer than the listing is believed that lacks the name.
+        assert os.listdir(mount / "folder") == ["file"]
+        assert is_missing(mount / "folder/missing")
+        assert expect_alone(mount, is_missing, mount / "folder/missing")
+        # A name that nobody has looked for it does not know.
+        assert expect_asked(mount, is_missing, mount / "folder/other")
+        assert expect_alone(mount, is_missing, mount / "folder/other")
+
+
 @pytest.fixture
 def mount(instance):
     """Of which the kernel asks for no attributes meanwhile."""

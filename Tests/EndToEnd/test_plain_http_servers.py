@@ -8,6 +8,7 @@ import random
 import shutil
 import threading
 import time
+import urllib.request
 
 import pytest
 
@@ -28,10 +29,11 @@ def program_of(kind):
 
 @pytest.fixture
 def make_web(folder, stack):
-    def make(kind, **words):
+    def make(kind, below=folder, **words):
+        os.makedirs(below, exist_ok=True)
         if not program(program_of(kind)):
             pytest.fail(f"there is no {program_of(kind)}: run Scripts/bootstrap")
-        server = WebServer(kind, folder, **words)
+        server = WebServer(kind, below, **words)
         stack.callback(server.stop)
         return server
 
@@ -117,6 +119,33 @@ def changes_show(web, mount):
     wait_until(lambda: open(mount / "empty", "rb").read() == b"22", 10)
     wait_until(lambda: os.path.exists(mount / "deep/new"), 10)
     assert open(mount / "deep/new", "rb").read() == b"333"
+
+
+@pytest.mark.limit(60)
+@pytest.mark.parametrize("apart", ["servers", "folders"])
+def test_files_that_look_the_same_are_not_taken_for_those_of_another_volume(make_web, web_instance, folder, seed, apart):
+    """Of one name, size and time, and so of one tag, but in two volumes that share the state and the cache folder."""
+    web_instance.configure(cache_free="0")
+    webs = [make_web("nginx-json"), make_web("nginx-json", os.path.join(folder, "elsewhere"))]
+    places = [(webs[0], "one/"), (webs[0], "two/")] if apart == "folders" else [(web, "one/") for web in webs]
+    contents = [random_bytes(seed + number, 3_000_000) for number in range(2)]
+    for (web, name), data in zip(places, contents):
+        os.makedirs(os.path.join(web.root, name))
+        path = os.path.join(web.root, name, "file")
+        write_file(path, data)
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+    tags = {urllib.request.urlopen(f"{web.url}{name}file").headers["ETag"] for web, name in places}
+    assert len(tags) == 1
+    fetches = []
+    for number in (0, 1, 0, 1):
+        web, name = places[number]
+        mount = mount_web(web_instance, web.url + name)
+        fetched = web.requests("GET").count(f"/{name}file")
+        assert open(mount / "file", "rb").read() == contents[number]
+        mount.unmount()
+        fetches.append(web.requests("GET").count(f"/{name}file") - fetched)
+    # The second time it was the cache that told them apart, and not the servers.
+    assert fetches[2:] == [0, 0]
 
 
 class Replacer(threading.Thread):
@@ -304,6 +333,41 @@ def logins(web):
     """The users that nginx saw, `-` where there was none."""
     with open(os.path.join(web.work, "access.log")) as file:
         return {line.split()[2] for line in file}
+
+
+@pytest.mark.limit(60)
+def test_a_redirect_takes_no_client_certificate_along(make_web, web_instance, folder):
+    os.makedirs(os.path.join(folder, "tls"))
+    files = make_certificates(os.path.join(folder, "tls"))
+
+    def make(name, words):
+        """A server that asks for a certificate, and the log of its requests that came with one."""
+        work = os.path.join(folder, name, "web")
+        shown = os.path.join(work, "shown.log")
+        web = make_web(
+            "nginx-json", os.path.join(folder, name), listen="ssl",
+            server=f"""ssl_certificate {files["server.pem"]}; ssl_certificate_key {files["server.key"]};
+                ssl_client_certificate {files["ca.pem"]}; {words}
+                access_log {shown} combined if=$ssl_client_s_dn; access_log {work}/access.log;""",
+        )
+        web.url = web.url.replace("http:", "https:")
+        return web, shown
+
+    other, shown_to_other = make("elsewhere", "ssl_verify_client optional;")
+    web, shown = make("here", f"ssl_verify_client on; location /far {{ return 302 {other.url}there; }}")
+    data = random_bytes(1, 3_000_000)
+    write_file(os.path.join(web.root, "far"), b"what the listing tells of")
+    write_file(os.path.join(other.root, "there"), data)
+    age(web.root)
+    age(other.root)
+    options = f"ca_file={files['ca.pem']},client_cert={files['client.pem']},client_key={files['client.key']}"
+    assert open(mount_web(web_instance, web.url, options) / "far", "rb").read() == data
+    # nginx notes a request when it has answered it, and writes this log last.
+    wait_until(lambda: "/there" in other.requests("GET"), 10)
+    assert "GET /far " in open(shown).read() and open(shown_to_other).read() == ""
+    # Who mounts the other server shows it the certificate.
+    assert open(mount_web(web_instance, other.url, options) / "there", "rb").read() == data
+    wait_until(lambda: "GET /there " in open(shown_to_other).read(), 10)
 
 
 @pytest.mark.limit(60)

@@ -174,6 +174,28 @@ def test_a_part_of_a_remote_file_is_checked_too(instance, client, seed):
     assert content(client, "patched") == old and content(client, "hole") == old
 
 
+def test_what_was_sent_is_read_from_the_cache(instance, server, proxy, seed):
+    """The staging file becomes the cache's, be it sent in one request or by a resumable upload: nobody fetches it."""
+    mount = instance.mount("s3://bucket")
+    files = {"small": random_bytes(seed, 3 * MIB + 7), "large": random_bytes(seed + 1, 12 * MIB)}
+    for name, data in files.items():
+        write_file(mount / name, data)
+    folder = os.path.dirname(staging(instance, "large"))
+    instance.flush()
+    # That comes a moment after the upload.
+    wait_until(lambda: os.listdir(folder) == [], 30, "an empty staging folder")
+    # The kernel has kept what was written.
+    mount.unmount()
+    mount = mount.mount_again()
+    before = server.stats()["body_bytes_sent"].get("GET", 0)
+    for name, data in files.items():
+        with open(mount / name, "rb") as file:
+            assert file.read() == data, name
+    # Listings at most.
+    assert server.stats()["body_bytes_sent"].get("GET", 0) - before < 64 << 10
+    assert proxy.requests("GET object") == []
+
+
 def test_rot_after_the_upload_is_not_read_from_the_cache(instance, client, proxy, seed):
     """The staging file becomes the cache's; what changed in it since it was sent does not."""
     instance.configure(upload_protocol="put")
