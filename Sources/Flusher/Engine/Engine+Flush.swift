@@ -40,6 +40,7 @@ extension Engine {
         } catch {
             return .failed(reason: error.description)
         }
+        let sessions = shares.map(\.session)
         let files = shares.reduce(0) { $0 + $1.remaining.count }
         let bytes = shares.reduce(0) { $0 + $1.remaining.reduce(0) { $0 + $1.size } }
         var nextReport = 0.0
@@ -63,11 +64,38 @@ extension Engine {
             for index in shares.indices { look(at: &shares[index], selection) }
             spent = monotonicSeconds() - looked
         }
+        // Of single files nobody waits for more than that they are sent: `fsync=remote` is among those who ask.
+        if shares.isEmpty, selection.paths.isEmpty, selection.ids.isEmpty { adopt(sessions, until: end) }
         let rows = shares.flatMap { share in share.remaining.map { (share.session, $0) } }
         let remaining = rows.prefix(Self.reportLimit).map { session, node in self.report(node, session) }
         // What is pending there is not known, so not all of it can be called remote.
         if remaining.isEmpty, let closed { return .failed(reason: closed) }
         return .flushed(remaining: remaining)
+    }
+
+    /// Gives what was sent to the caches now, so that who unmounts and mounts again finds it there.
+    ///
+    /// Content of many gigabytes, whose checksums take longer than a few seconds, gets there later.
+    private func adopt(_ sessions: [VolumeSession], until end: Double?) {
+        guard !sessions.isEmpty else { return }
+        let isDone = Monitor(false)
+        do throws(SystemError) {
+            try Thread.detached(name: "adopt") {
+                for session in sessions {
+                    do throws(JournalError) {
+                        try session.adoptFinished()
+                    } catch {
+                        Log.warning("flusher", "\(session.description.remote): \(error)")
+                    }
+                }
+                isDone.update { $0 = true }
+            }
+        } catch {
+            // Maintenance does it in a moment.
+            return
+        }
+        let left = (end ?? .infinity) - monotonicSeconds()
+        _ = isDone.wait(timeout: min(5, max(0, left))) { $0 ? true : nil }
     }
 
     /// Opens the volumes of a selection; returns what is in the way of one that cannot be.
