@@ -10,6 +10,9 @@ internal import Synchronization
 
 /// What fetches report, on the writer's thread.
 extension CachedObject {
+    /// What is shorter costs as much as it saves, in bytes.
+    private static let leastReserved: Int64 = 128 << 10
+
     /// How many of the arrived bytes the fetch still answers for.
     func wantedBytes(of fetch: BlockFetch, offset: Int64, count: Int) -> Int {
         let (wanted, handle) = monitor.inspect { _ -> (Int, (any RangeFetch)?) in
@@ -32,8 +35,9 @@ extension CachedObject {
         room.took(buffers.reduce(0) { $0 + Int64($1.count) })
         var rest = buffers[...]
         while let first = rest.first {
-            let run = isDirect && first.isDirect ? rest.prefix { $0.isDirect } : rest.prefix(1)
-            try write(run, isDirect: isDirect && first.isDirect)
+            let isPastMemory = isDirect && first.isDirect
+            let run = rest.prefix { (isDirect && $0.isDirect) == isPastMemory }
+            try write(run, isDirect: isPastMemory)
             rest = rest.dropFirst(run.count)
         }
         // Slots that cannot be written only cost a fetch after the next start.
@@ -47,7 +51,18 @@ extension CachedObject {
         {
             return
         }
+        reserve(run)
         for buffer in run { try file.descriptor.write(buffer.bytes, at: buffer.offset) }
+    }
+
+    /// Has the file system find the space of what is written next in one go: where it does so for each page by itself, to
+    /// write them takes it nearly twice as long.
+    ///
+    /// It need not be able to: a disk that is full says so when it is written to.
+    private func reserve(_ run: ArraySlice<ArrivalBuffer>) {
+        guard let first = run.first, let last = run.last else { return }
+        let range = ByteRange(first.offset, last.range.upper)
+        if range.count >= Self.leastReserved { try? file.descriptor.allocate(range, keepingSize: true) }
     }
 
     /// Bytes of the fetch are in the file up to `position`; blocks among them are complete.

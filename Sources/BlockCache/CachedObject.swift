@@ -265,7 +265,8 @@ package final class CachedObject: Sendable {
 
     /// Cuts a range of whole blocks where requests are to end.
     private func pieces(of range: ByteRange) -> [ByteRange] {
-        range.pieces(endingAtMultiplesOf: max(1, Line.longestRange / geometry.blockSize) * geometry.blockSize)
+        let length = max(Line.usualRange, gauge.line.rangeLength)
+        return range.pieces(endingAtMultiplesOf: max(1, length / geometry.blockSize) * geometry.blockSize)
     }
 
     /// `isCounted`: the budget knows of it already.

@@ -22,23 +22,31 @@ package struct Line: Hashable, Sendable {
     /// The length of a range where the line is slow, in bytes.
     static let shortestRange: Int64 = 256 << 10
     /// The length of a range where the line is fast, or not known, in bytes.
-    package static let longestRange: Int64 = 8 << 20
+    package static let usualRange: Int64 = 8 << 20
+    /// The length of a range where even that comes at once, so that what a request costs tells: in bytes.
+    package static let longestRange: Int64 = 16 << 20
     /// How many ranges are asked for ahead at most.
     private static let rangesAhead: Int64 = 8
     /// The share of the line from which on one answer is taken to fill it.
     fileprivate static let filling = 0.75
 
     /// How long one range is to be, in bytes: what the line brings in half of a second, or in two times what an answer takes to
-    /// begin, but no less than the half of that.
+    /// begin, but no less than the half of that; the longest where it comes in a tenth of a second.
     ///
     /// What a reader needs first shares the line with what comes after it. A range takes as long as its successor takes to
     /// begin at least, so that two fill the line. A power of two, so that ranges end at the same places while the rate wavers.
     package var rangeLength: Int64 {
-        guard let rate else { return Self.longestRange }
+        guard let rate else { return Self.usualRange }
+        if Double(Self.longestRange) <= rate * 0.1 { return Self.longestRange }
         let most = rate * max(0.5, 2 * latency)
-        var length = Self.longestRange
+        var length = Self.usualRange
         while length > Self.shortestRange, Double(length) > most { length /= 2 }
         return length
+    }
+
+    /// How long one range of several is to be for a reader that may have so many bytes ahead.
+    func rangeLength(within most: Int64) -> Int64 {
+        most >= 2 * rangeLength ? rangeLength : min(rangeLength, Self.usualRange)
     }
 
     /// The most to ask for ahead of a reader, in bytes: what takes a few seconds to come.
@@ -49,7 +57,7 @@ package struct Line: Hashable, Sendable {
     /// Enough to fill a line on which one connection does not, and few, since all share it and the first is needed first: two
     /// on a slow line where several together were no faster than one.
     package var ranges: Int {
-        guard rangeLength < Self.longestRange, let rate, let rateAlone else { return 4 }
+        guard rangeLength < Self.usualRange, let rate, let rateAlone else { return 4 }
         return rateAlone >= rate * Self.filling ? 2 : 4
     }
 

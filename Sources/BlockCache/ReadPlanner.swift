@@ -71,7 +71,8 @@ package struct ReadPlanner: Sendable {
         guard !range.isEmpty else { return plan }
         clock += 1
         let most = min(limits.maximumWindow, share, line.reach)
-        let reach = Reach(most: most, fill: line.fill, rangeLength: line.rangeLength)
+        let length = line.rangeLength(within: most)
+        let reach = Reach(most: most, fill: line.fill, rangeLength: length)
         var isBackward = false
         if let index = runs.firstIndex(where: { $0.continues(with: range) }) {
             stride.interrupt()
@@ -86,7 +87,7 @@ package struct ReadPlanner: Sendable {
         leaveOld(&plan)
         plan.ahead = plan.ahead
             .compactMap { $0.intersection(ByteRange(0, objectSize)) }
-            .flatMap { Self.pieces(of: $0, line.rangeLength, isBackward: isBackward) }
+            .flatMap { Self.pieces(of: $0, length, isBackward: isBackward) }
         return plan
     }
 
