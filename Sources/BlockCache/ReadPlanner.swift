@@ -123,8 +123,12 @@ struct Reach: Sendable {
     /// How long one range is to be.
     var rangeLength: Int64
 
-    /// Whether so wide a window is to end where a range ends: what is between would be a request of its own.
-    func isRounded(_ width: Int64) -> Bool { width >= 2 * rangeLength }
+    /// What a window of such a width is to end at a multiple of: what is between would be a request of its own; 1 for a
+    /// narrow one, which ends anywhere.
+    func unit(of width: Int64) -> Int64 {
+        if width >= 2 * rangeLength { return rangeLength }
+        return width >= 2 * Line.usualRange ? min(rangeLength, Line.usualRange) : 1
+    }
 }
 
 /// Reads at equal distances.

@@ -95,7 +95,8 @@ struct Run: Sendable {
         guard width > 0, frontier < covered.upper + min(threshold, width) else { return [] }
         let from = frontier
         let end = covered.upper + width
-        let rounded = reach.isRounded(width) ? end / reach.rangeLength * reach.rangeLength : end
+        let unit = reach.unit(of: width)
+        let rounded = end / unit * unit
         guard rounded > from else { return [] }
         frontier = rounded
         widen(reach)
@@ -108,8 +109,8 @@ struct Run: Sendable {
         guard width > 0, frontier > 0, frontier > covered.lower - min(threshold, width) else { return [] }
         let from = frontier
         let start = max(0, covered.lower - width)
-        let length = reach.rangeLength
-        let rounded = reach.isRounded(width) ? (start + length - 1) / length * length : start
+        let unit = reach.unit(of: width)
+        let rounded = (start + unit - 1) / unit * unit
         guard rounded < from else { return [] }
         frontier = rounded
         widen(reach)

@@ -32,7 +32,7 @@ final class RecentArrivals: Sendable {
         var count = 0
     }
 
-    /// How many buffers are kept, 40 MiB at most: what four long ranges bring while the first of them is read, and that one.
+    /// How many buffers are kept, 40 MiB at most: what four ranges of the usual length bring while the first is read, and it.
     private static let limit = 160
     /// How long they are kept from newer ones when nobody comes, in seconds.
     private static let right = 1.0

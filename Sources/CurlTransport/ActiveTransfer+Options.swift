@@ -90,8 +90,7 @@ extension ActiveTransfer {
         // The answer of a proxy to CONNECT is none of the server's.
         set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
         set(CURLOPT_CONNECTTIMEOUT_MS, milliseconds(request.connectTimeout))
-        // A larger one saves calls, but it and what becomes of it would not fit a core's cache.
-        set(CURLOPT_BUFFERSIZE, 256 << 10)
+        set(CURLOPT_BUFFERSIZE, 512 << 10)
         set(CURLOPT_UPLOAD_BUFFERSIZE, 1 << 20)
         set(CURLOPT_TCP_KEEPALIVE, 1)
         set(CURLOPT_TCP_KEEPIDLE, 30)

@@ -220,7 +220,7 @@ import Testing
         let first = try read("first", ByteRange(0, 131_072))
         _ = source.sink(3)
         let sink = source.sink(0)
-        #expect(source.requests == 4 && source.ranges.allSatisfy { $0.count <= Line.longestRange })
+        #expect(source.requests == 4 && source.ranges.allSatisfy { $0.count <= Line.usualRange })
         send(sink, ByteRange(0, 65_536))
         for part in 1..<3 as Range<Int64> {
             usleep(300_000)

@@ -31,6 +31,34 @@ import Testing
         #expect(widest > 4 << 20)
     }
 
+    /// Of a fast line ranges are long, where the reader may have two of them ahead.
+    @Test(arguments: [(64, 16), (16, 8)]) func whatIsAskedForEndsWhereRangesEnd(_ share: Int64, _ longest: Int64) {
+        var planner = ReadPlanner()
+        var asked: [ByteRange] = []
+        for index in 0..<2048 as Range<Int64> {
+            let presence: ReadPresence = index < 200 ? .underWay : .resident
+            let range = ByteRange(offset: index << 17, count: 1 << 17)
+            let line = Line(rate: 1e9)
+            asked += planner.read(range, objectSize: size, presence: presence, share: share << 20, line: line).ahead
+        }
+        let late = asked.filter { $0.lower > 64 << 20 }
+        #expect(late.allSatisfy { $0.count == longest << 20 && $0.lower % (longest << 20) == 0 }, "\(late)")
+        #expect(late.count > 4)
+    }
+
+    /// It stalled once, and has a window that is no two of the longest ranges ever after.
+    @Test func aWindowOfOneLongRangeIsRoundedToo() {
+        var planner = ReadPlanner(limits: .init(initialWindow: 2 << 20))
+        var asked: [ByteRange] = []
+        for index in 0..<1024 as Range<Int64> {
+            let range = ByteRange(offset: index << 17, count: 1 << 17)
+            let presence: ReadPresence = index == 1 ? .underWay : .resident
+            asked += planner.read(range, objectSize: size, presence: presence, line: Line(rate: 1e9)).ahead
+        }
+        let late = asked.filter { $0.lower > 32 << 20 }
+        #expect(late.count > 4 && late.allSatisfy { $0.count == 8 << 20 }, "\(late)")
+    }
+
     @Test func randomReadsFetchNothingAhead() {
         var planner = ReadPlanner()
         for megabyte in [500, 100, 700, 300, 900, 30, 400, 650, 210, 990] as [Int64] {

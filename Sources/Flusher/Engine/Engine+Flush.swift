@@ -40,7 +40,6 @@ extension Engine {
         } catch {
             return .failed(reason: error.description)
         }
-        let sessions = shares.map(\.session)
         let files = shares.reduce(0) { $0 + $1.remaining.count }
         let bytes = shares.reduce(0) { $0 + $1.remaining.reduce(0) { $0 + $1.size } }
         var nextReport = 0.0
@@ -65,7 +64,7 @@ extension Engine {
             spent = monotonicSeconds() - looked
         }
         // Of single files nobody waits for more than that they are sent: `fsync=remote` is among those who ask.
-        if shares.isEmpty, selection.paths.isEmpty, selection.ids.isEmpty { adopt(sessions, until: end) }
+        if shares.isEmpty, selection.paths.isEmpty, selection.ids.isEmpty { adopt(sessions(selection), until: end) }
         let rows = shares.flatMap { share in share.remaining.map { (share.session, $0) } }
         let remaining = rows.prefix(Self.reportLimit).map { session, node in self.report(node, session) }
         // What is pending there is not known, so not all of it can be called remote.
@@ -81,13 +80,7 @@ extension Engine {
         let isDone = Monitor(false)
         do throws(SystemError) {
             try Thread.detached(name: "adopt") {
-                for session in sessions {
-                    do throws(JournalError) {
-                        try session.adoptFinished()
-                    } catch {
-                        Log.warning("flusher", "\(session.description.remote): \(error)")
-                    }
-                }
+                for session in sessions { self.adopt(session) }
                 isDone.update { $0 = true }
             }
         } catch {
@@ -96,6 +89,17 @@ extension Engine {
         }
         let left = (end ?? .infinity) - monotonicSeconds()
         _ = isDone.wait(timeout: min(5, max(0, left))) { $0 ? true : nil }
+    }
+
+    private func adopt(_ session: VolumeSession) {
+        // It is not opened anew meanwhile.
+        state.inspect { $0.adopters[session.id, default: 0] += 1 }
+        defer { state.inspect { $0.adopters[session.id, default: 1] -= 1 } }
+        do throws(JournalError) {
+            try session.adoptFinished()
+        } catch {
+            Log.warning("flusher", "\(session.description.remote): \(error)")
+        }
     }
 
     /// Opens the volumes of a selection; returns what is in the way of one that cannot be.

@@ -47,7 +47,7 @@ extension Engine {
     private func isIdle(_ id: String) -> Bool {
         state.inspect { state in
             !state.jobs.keys.contains { $0.volume == id } && state.volumes[id]?.isProbing != true
-                && state.maintained != id
+                && state.maintained != id && state.adopters[id, default: 0] == 0
         }
     }
 

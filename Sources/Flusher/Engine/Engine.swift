@@ -41,6 +41,8 @@ final class Engine: Sendable {
         var busyUntil: Double
         /// The volume that maintenance is at.
         var maintained: String?
+        /// How many who flushed have what was sent handed to the caches, by volume.
+        var adopters: [String: Int] = [:]
         /// Attempts of rows that ended well and left them as they were: nothing may go round in circles.
         var rounds: [RowID: Int] = [:]
         /// Attempts that were refused.
