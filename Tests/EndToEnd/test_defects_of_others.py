@@ -174,6 +174,35 @@ def test_metadata_without_content_does_not_take_the_data_along(instance, client,
     assert any(os.path.isfile(file) and open(file, "rb").read() == data for file in kept), "the data is gone"
 
 
+@pytest.mark.parametrize("length", ["whole", "beginning", "none"])
+def test_a_log_of_zeros_is_none(instance, client, seed, length):
+    """The same with what power loss leaves as well: a log as long as before, in which there are zeros, or none.
+
+    The rows know names that were taken for new files, so that one without a row may be waste, if the log is there.
+    """
+    instance.configure(quiet_period="600s")
+    mount = instance.mount("s3://bucket")
+    write_file(mount / "known", b"known", synchronize=True)
+    path = journal(instance)
+    with contextlib.closing(sqlite3.connect(path)) as rows:
+        # A flusher that begins may be at the same.
+        wait_until(lambda: rows.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0, 20, "a checkpoint")
+    data = random_bytes(seed, 50_000)
+    write_file(mount / "f", data, synchronize=True)
+    kill(mount.pid)
+    instance.abandon()
+    size = os.path.getsize(path + "-wal")
+    with open(path + "-wal", "r+b") as log:
+        log.write(bytes({"whole": size, "beginning": 4096, "none": 0}[length]))
+        log.truncate(0 if length == "none" else size)
+    os.unlink(path + "-shm")
+    mount = mount.mount_again()
+    assert open(mount / "known", "rb").read() == b"known"
+    # The log of closed files may know it too.
+    kept = [mount / "f", *glob.glob(os.path.join(os.path.dirname(path), "quarantine", "*"))]
+    assert [open(file, "rb").read() for file in kept if os.path.exists(file)] == [data], "the data is gone"
+
+
 @needs_root
 def test_a_full_cache_disk_stops_nobody(server, make_instance, proxy, client, folder, stack, seed):
     """7. With the cache's disk full reads failed with EIO, and so did creating files, which is not even ENOSPC."""

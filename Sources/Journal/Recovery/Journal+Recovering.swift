@@ -35,11 +35,22 @@ extension Journal {
         return (journal, report)
     }
 
-    /// Whether there is a write-ahead log with something in it.
+    /// Whether there is a write-ahead log whose first frame is one of it (sqlite.org/fileformat2.html#walformat).
+    ///
+    /// Power loss may leave one that is long, and has zeros where it begins.
     private static func hasLog(_ directory: String) throws(JournalError) -> Bool {
+        let path = "\(directory)/journal.sqlite-wal"
+        let (magic, salts, saltsOfFrame) = (0..<4, 16..<24, 40..<48)
         do throws(SystemError) {
-            return try FileStatus.of("\(directory)/journal.sqlite-wal").map { $0.size > 0 } ?? false
+            // Nobody has a lock of it that were lost with this descriptor: SQLite's are of the database and of the index.
+            let file = try FileDescriptor.open(path, O_RDONLY | O_NOFOLLOW)
+            return try withUnsafeTemporaryAllocation(byteCount: 48, alignment: 8) { bytes throws(SystemError) in
+                guard try file.read(into: bytes, at: 0) == bytes.count else { return false }
+                let isLog = bytes[magic].elementsEqual([0x37, 0x7F, 0x06, bytes[3] & 1 | 0x82])
+                return isLog && bytes[salts].elementsEqual(bytes[saltsOfFrame])
+            }
         } catch {
+            if error.code == ENOENT { return false }
             throw JournalError(system: error)
         }
     }
