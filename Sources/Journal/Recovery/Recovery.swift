@@ -21,7 +21,7 @@ struct Recovery {
     let isNewBoot: Bool
     /// Staging files without a row are only waste, not the last trace of lost rows, if the rows ever knew their names.
     let isContinued: Bool
-    /// There was a write-ahead log with something in it: the rows of new files would be there.
+    /// There was a write-ahead log that begins with a frame of its own: the rows of new files are there, if all of it is.
     let hasLog: Bool
     var report: RecoveryReport
     /// Rows may be missing that others were meant to go with.
