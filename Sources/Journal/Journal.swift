@@ -68,11 +68,12 @@ package final class Journal: Sendable {
         return now != identity
     }
 
-    /// Whether the journal was brought in order: until then rows, and files of rows, may be missing.
+    /// Whether the journal was brought in order since the machine was started: until then rows, and files of rows, may be
+    /// missing.
     package func isRecovered() throws(JournalError) -> Bool {
         try read { tables throws(JournalError) in
-            let (salvage, boot) = (try tables.text(Salvage.underWay), try tables.text(Recovery.bootKey))
-            return salvage == nil && boot != nil
+            let (salvage, known) = (try tables.text(Salvage.underWay), try tables.text(Recovery.bootKey))
+            return salvage == nil && known == boot
         }
     }
 

@@ -174,11 +174,11 @@ def test_metadata_without_content_does_not_take_the_data_along(instance, client,
     assert any(os.path.isfile(file) and open(file, "rb").read() == data for file in kept), "the data is gone"
 
 
-@pytest.mark.parametrize("length", ["whole", "beginning", "none"])
-def test_a_log_of_zeros_is_none(instance, client, seed, length):
+@pytest.mark.parametrize("zeros", ["whole", "beginning", "end", "none"])
+def test_a_log_of_zeros_is_none(instance, client, seed, zeros):
     """The same with what power loss leaves as well: a log as long as before, in which there are zeros, or none.
 
-    The rows know names that were taken for new files, so that one without a row may be waste, if the log is there.
+    The rows know names that were taken for new files, so that one without a row might pass for waste.
     """
     instance.configure(quiet_period="600s")
     mount = instance.mount("s3://bucket")
@@ -193,14 +193,17 @@ def test_a_log_of_zeros_is_none(instance, client, seed, length):
     instance.abandon()
     size = os.path.getsize(path + "-wal")
     with open(path + "-wal", "r+b") as log:
-        log.write(bytes({"whole": size, "beginning": 4096, "none": 0}[length]))
-        log.truncate(0 if length == "none" else size)
-    os.unlink(path + "-shm")
+        # Behind its header and its first frame.
+        log.seek(4152 if zeros == "end" else 0)
+        log.write(bytes({"whole": size, "beginning": min(size, 4096), "end": max(size - 4152, 0), "none": 0}[zeros]))
+        log.truncate(0 if zeros == "none" else size)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path + "-shm")
     mount = mount.mount_again()
     assert open(mount / "known", "rb").read() == b"known"
     # The log of closed files may know it too.
     kept = [mount / "f", *glob.glob(os.path.join(os.path.dirname(path), "quarantine", "*"))]
-    assert [open(file, "rb").read() for file in kept if os.path.exists(file)] == [data], "the data is gone"
+    assert [open(file, "rb").read() for file in kept if os.path.isfile(file)] == [data], "the data is gone"
 
 
 @needs_root

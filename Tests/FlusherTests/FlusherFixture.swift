@@ -57,11 +57,13 @@ final class FlusherFixture: Sendable {
     func start(
         idle: Double? = nil,
         conditions: (any ConditionSource)? = nil,
-        readerPatience: ReaderWait.Patience = ReaderWait.Patience()
+        readerPatience: ReaderWait.Patience = ReaderWait.Patience(),
+        recoveryPatience: Double = 60
     ) throws -> ControlClient {
         var options = FlusherOptions(directories: directories, exitWhenIdle: idle, host: "here")
         options.conditions = conditions
         options.readerPatience = readerPatience
+        options.recoveryPatience = recoveryPatience
         let (store, chosen) = (store, options)
         status.update { $0 = nil }
         try Thread.detached(name: "flusher") { [status] in

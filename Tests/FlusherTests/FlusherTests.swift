@@ -14,36 +14,6 @@ import TestSupport
 import Testing
 
 @Suite(.serialized) struct FlusherTests {
-    /// A mount that finds the journal damaged sets it aside, whoever has it open, and saves its rows one by one.
-    @Test func aJournalThatAMountMadeAnewIsTakenUpOnceItIsInOrder() throws {
-        let store = FakeStore()
-        let fixture = try FlusherFixture(store: store)
-        defer { fixture.remove() }
-        let client = try fixture.start()
-        try fixture.write("before", [1])
-        #expect(try fixture.flush(client).isEmpty)
-        let folder = fixture.journal.directory
-        for name in ["journal.sqlite-shm", "journal.sqlite-wal", "journal.sqlite"]
-        where try FileStatus.of("\(folder)/\(name)") != nil {
-            try Files.rename("\(folder)/\(name)", to: "\(folder)/quarantine/\(name)")
-        }
-        let half = try Journal(directory: folder)
-        let attributes = FileAttributes(mode: 0o040755, uid: 1, gid: 2, modified: Timestamp(seconds: 5))
-        _ = try half.createDirectory(at: ObjectKey("after"), attributes: attributes, remote: .absent)
-        for _ in 0..<20 {
-            _ = try client.call(.wake(volume: nil))
-            usleep(50_000)
-        }
-        #expect(store.objects[ObjectKey("after/")] == nil, "the rows that keep it may not be saved yet")
-        _ = try Journal.recovering(directory: folder)
-        for _ in 0..<200 where store.objects[ObjectKey("after/")] == nil {
-            _ = try client.call(.wake(volume: nil))
-            usleep(50_000)
-        }
-        #expect(store.objects[ObjectKey("after/")] != nil)
-        try fixture.stop(client)
-    }
-
     @Test func aVolumeMountedAMomentAgoIsToldOf() throws {
         try withFlusher { fixture, client in
             guard case .status(let before) = try client.call(.status) else { return }

@@ -20,6 +20,13 @@ import Testing
     }
 
     private var journal: Journal { fixture.journal }
+
+    /// Where /proc is hidden there is no name of the machine's start.
+    @Test(arguments: ["", "one", "one two"]) func itsMarkIsReadAsItWasWritten(boot: String) {
+        let mark = CloseLogMark(boot: boot, nonce: 7)
+        #expect(CloseLogMark(mark.text) == mark)
+    }
+
     private var log: String { "\(fixture.scratch.path)/closes" }
 
     /// Whether any row was written since `counter`; without a look at them.

@@ -331,29 +331,6 @@ import Testing
 
     // MARK: damage
 
-    @Test func aJournalThatIsMissingDoesNotCostTheStagedData() throws {
-        try fixture.save("a", "precious")
-        for suffix in ["", "-wal", "-shm"] { _ = unlink("\(fixture.scratch.path)/journal.sqlite\(suffix)") }
-        try fixture.recover()
-        let names = try fixture.quarantined()
-        #expect(names.count == 1)
-        #expect(try Files.read("\(fixture.scratch.path)/quarantine/\(names[0])") == Array("precious".utf8))
-    }
-
-    @Test func aLogThatIsMissingDoesNotCostTheStagedData() throws {
-        try fixture.save("older", "older")
-        try fixture.damage("PRAGMA wal_checkpoint(TRUNCATE)")
-        try fixture.save("a", "precious")
-        let other = try fixture.scratch.copy()
-        for suffix in ["-wal", "-shm"] { _ = unlink("\(other.path)/journal.sqlite\(suffix)") }
-        // A flusher that comes first leaves it to the mount.
-        #expect(try Journal(directory: other.path).removeOrphans() == 0)
-        let recovered = try Journal.recovering(directory: other.path, boot: "one")
-        let names = try Files.names(in: "\(other.path)/quarantine").map(\.string)
-        #expect(try recovered.journal.node(at: "older") != nil && names.count == 1)
-        #expect(try Files.read("\(other.path)/quarantine/\(try #require(names.first))") == Array("precious".utf8))
-    }
-
     /// Where the tables' description spills onto a second page, damage to that page costs every row.
     @Test func theTablesAreDescribedOnTheFirstPage() throws {
         try fixture.damage("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -369,26 +346,6 @@ import Testing
             block = number(block)
         }
         #expect(room >= 48, "\(room) bytes are left: shorten the text")
-    }
-
-    /// Its name was taken, with others, in a log that was not lost.
-    @Test func aLogThatIsMissingDoesNotCostTheDataOfNewFiles() throws {
-        try save(later: "older", "older")
-        try fixture.damage("PRAGMA wal_checkpoint(TRUNCATE)")
-        try save(later: "a", "precious")
-        let other = try fixture.scratch.copy()
-        for name in ["journal.sqlite-wal", "journal.sqlite-shm", "closes"] { _ = unlink("\(other.path)/\(name)") }
-        let recovered = try Journal.recovering(directory: other.path, boot: "one")
-        let names = try Files.names(in: "\(other.path)/quarantine").map(\.string)
-        #expect(try recovered.journal.node(at: "older") != nil && names.count == 1)
-        #expect(try Files.read("\(other.path)/quarantine/\(try #require(names.first))") == Array("precious".utf8))
-    }
-
-    private func save(later path: ObjectKey, _ text: String) throws {
-        let node = try journal.createFileLater(at: path, attributes: .file())
-        let content = try fixture.put(node, text)
-        try journal.seal(node.id, try #require(node.generation).id, content: content, modified: nil)
-        #expect(try !journal.writeNewFiles(olderThan: 0))
     }
 
     @Test func anUnreadableRowDoesNotHideTheOthers() throws {

@@ -15,11 +15,20 @@ extension World {
             markers[node.path] = node.attributes
         }
         puttingMarkers = []
+        let before = try setAside()
         journal = try Journal.recovering(directory: scratch.path, boot: "one").journal
         let wasOpen = open
+        // Of a new file without a row alone nobody knows what it was.
+        let more = try setAside() - before
+        guard more <= (newest.map { wasOpen[$0] != nil } ?? false ? 1 : 0) else {
+            throw Failure("\(more) files were set aside by a kill")
+        }
+        if more > 0 { note("set aside") }
         open = [:]
         for (path, file) in wasOpen.sorted(by: { $0.key < $1.key }) { try acceptRecovered(path, file) }
     }
+
+    private func setAside() throws -> Int { try Files.names(in: "\(scratch.path)/quarantine").count }
 
     /// An open file came back with what was acknowledged, or with more of what was written, never with anything else.
     private func acceptRecovered(_ path: ObjectKey, _ file: OpenFile) throws {

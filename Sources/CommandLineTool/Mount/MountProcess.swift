@@ -32,9 +32,11 @@ struct MountProcess {
         defer { lock.release() }
         let watcher = NetworkWatcher()
         defer { watcher.stop() }
+        // Uploads of before go on meanwhile, which begin when the journal is in order.
+        let known = wasKnown ? try openJournal(places) : nil
         let remote = try connect(watcher)
         let note = try check(remote, wasKnown: wasKnown)
-        let journal = try openJournal(places)
+        let journal = if let known { known } else { try openJournal(places) }
         do {
             let catalog = try Catalog(directory: places.cache, marks: places.state)
             if remote.store is HTTPStore { try catalog.forgetWeakVersions(prefix: HTTPStore.weakTagPrefix) }

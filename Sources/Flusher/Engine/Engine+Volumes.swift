@@ -63,10 +63,7 @@ extension Engine {
     private func open(_ description: VolumeDescription) {
         let places = options.directories.places(of: description)
         do throws(DatabaseError) {
-            guard let journal = try openJournal(places) else {
-                Log.info("flusher", "\(description.remote): a mount is bringing the journal in order")
-                return state.update { $0.scanAt = min($0.scanAt, monotonicSeconds() + 1) }
-            }
+            guard let journal = try openJournal(places) else { return waitForRecovery(of: description) }
             let session = try VolumeSession(
                 description: description,
                 places: places,
@@ -94,6 +91,7 @@ extension Engine {
                 volume.facts.held = state.held(by: volume, now: now)
                 volume.probeIfClosed()
                 state.failed[description.id] = nil
+                state.unrecovered[description.id] = nil
                 state.volumes[description.id] = volume
                 state.scheduler.setFacts(volume.facts, settings: volume.settings, of: description.id, now: now)
             }
@@ -103,6 +101,22 @@ extension Engine {
         } catch {
             Log.error("flusher", "\(description.remote): \(error)")
             state.update { $0.failed[description.id] = error.description }
+        }
+    }
+
+    /// A mount that brings a journal in order is soon done; one that is not may never be seen to be.
+    private func waitForRecovery(of description: VolumeDescription) {
+        Log.info("flusher", "\(description.remote): a mount is bringing the journal in order")
+        let now = monotonicSeconds()
+        state.update { state in
+            state.scanAt = min(state.scanAt, now + 1)
+            let since = state.unrecovered[description.id] ?? now
+            state.unrecovered[description.id] = since
+            guard now - since >= options.recoveryPatience else { return }
+            state.failed[description.id] = """
+                the mount that has it has not brought its journal in order yet; in a container with another boot_id \
+                (random(4)) than here it never will, as far as this flusher sees: unmount it there
+                """
         }
     }
 

@@ -22,7 +22,7 @@ struct CloseLogMark: Hashable, Sendable {
     init(boot: String, nonce: UInt64) { (self.boot, self.nonce) = (boot, nonce) }
 
     init?(_ text: String) {
-        let parts = text.split(separator: " ", maxSplits: 2)
+        let parts = text.split(separator: " ", maxSplits: 2, omittingEmptySubsequences: false)
         guard parts.count == 3, let serial = UInt64(parts[0]), let nonce = UInt64(parts[1]) else { return nil }
         self.init(boot: String(parts[2]), nonce: nonce)
         self.serial = serial

@@ -9,8 +9,9 @@ extension Journal {
     /// Deletes the staging files of no generation, which a process left that was killed between
     /// ``releaseGenerations(keepingAdoptable:limit:)`` and the removal of the files; returns how many.
     ///
-    /// Right while a mount is at work: a file is made after the row of its generation, or has a name that it took for
-    /// new files and that is noted before, and no name is given twice. Nil, and nothing is deleted, while the journal is yet to be recovered: a file may be the last trace of a row then.
+    /// Right while a mount is at work: a file is made after the row of its generation, or within the transaction that
+    /// gives it its name, or has a name that was taken for new files and noted before; and no name is given twice. Nil,
+    /// and nothing is deleted, while the journal is yet to be recovered: a file may be the last trace of a row then.
     package func removeOrphans() throws(JournalError) -> Int? {
         guard try isRecovered() else { return nil }
         // In this order a file that comes meanwhile is not among the names.
@@ -21,7 +22,7 @@ extension Journal {
             let known = try tables.connection.all("SELECT id FROM generation") { $0.integer(0) }
             return (known, try tables.namesOfNewFiles(), try tables.lastStagingName())
         }
-        // One whose name was never given is of a log that is lost, and the next recovery's.
+        // One whose name was never given is of a transaction under way, or of a log that is lost, and the next recovery's.
         let orphans = names.subtracting(known).filter { !new.contains($0) && $0 <= last }
         guard !orphans.isEmpty else { return 0 }
         // Power loss must not bring back the row of a file that is gone.

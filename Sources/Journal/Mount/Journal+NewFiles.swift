@@ -248,6 +248,10 @@ extension Tables {
         try connection.run("INSERT OR REPLACE INTO meta VALUES ('unused', ?)", [.integer(name)])
     }
 
+    func forgetNamesOfNewFiles() throws(JournalError) {
+        try connection.run("DELETE FROM meta WHERE key IN ('unused', 'taken')")
+    }
+
     /// The names of staging files that may be those of new files.
     func namesOfNewFiles() throws(JournalError) -> Range<Int64> {
         let sql = "SELECT value FROM meta WHERE key = ?"

@@ -3,7 +3,6 @@
 
 package import Base
 internal import Database
-internal import Glibc
 internal import Platform
 
 extension Journal {
@@ -11,7 +10,7 @@ extension Journal {
     ///
     /// The caller holds the volume's mount lock, so nobody writes files; a flusher may be at work. Open
     /// files go back to what close() or fsync() last acknowledged, data that power loss may have torn is not
-    /// trusted, a damaged database is salvaged, staging files without a row are deleted. May be repeated at any point.
+    /// trusted, a damaged database is salvaged, staging files that are known to be waste are deleted. May be repeated at any point.
     package static func recovering(
         directory: String,
         boot: String? = nil,
@@ -21,38 +20,17 @@ extension Journal {
         let boot = boot ?? bootIdentifier()
         var report = RecoveryReport()
         try Salvage.undo(directory)
-        let hasLog = try hasLog(directory)
         var journal = try openSound(directory, disk, boot, now, &report)
         do throws(JournalError) {
-            try Recovery.run(journal, boot, now, hasLog: hasLog, &report)
+            try Recovery.run(journal, boot, now, &report)
         } catch {
             // Somebody may have read it well in the check, and not now.
             guard error.kind == .corrupt, try !journal.isSalvaged() else { throw error }
             journal = try openSalvaged(directory, disk, boot, now, error, &report)
-            try Recovery.run(journal, boot, now, hasLog: hasLog, &report)
+            try Recovery.run(journal, boot, now, &report)
         }
         try journal.synchronizeSealed()
         return (journal, report)
-    }
-
-    /// Whether there is a write-ahead log whose first frame is one of it (sqlite.org/fileformat2.html#walformat).
-    ///
-    /// Power loss may leave one that is long, and has zeros where it begins.
-    private static func hasLog(_ directory: String) throws(JournalError) -> Bool {
-        let path = "\(directory)/journal.sqlite-wal"
-        let (magic, salts, saltsOfFrame) = (0..<4, 16..<24, 40..<48)
-        do throws(SystemError) {
-            // Nobody has a lock of it that were lost with this descriptor: SQLite's are of the database and of the index.
-            let file = try FileDescriptor.open(path, O_RDONLY | O_NOFOLLOW)
-            return try withUnsafeTemporaryAllocation(byteCount: 48, alignment: 8) { bytes throws(SystemError) in
-                guard try file.read(into: bytes, at: 0) == bytes.count else { return false }
-                let isLog = bytes[magic].elementsEqual([0x37, 0x7F, 0x06, bytes[3] & 1 | 0x82])
-                return isLog && bytes[salts].elementsEqual(bytes[saltsOfFrame])
-            }
-        } catch {
-            if error.code == ENOENT { return false }
-            throw JournalError(system: error)
-        }
     }
 
     /// The kernel's name for the time since the machine was started (random(4)).

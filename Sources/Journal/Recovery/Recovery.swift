@@ -21,8 +21,6 @@ struct Recovery {
     let isNewBoot: Bool
     /// Staging files without a row are only waste, not the last trace of lost rows, if the rows ever knew their names.
     let isContinued: Bool
-    /// There was a write-ahead log that begins with a frame of its own: the rows of new files are there, if all of it is.
-    let hasLog: Bool
     var report: RecoveryReport
     /// Rows may be missing that others were meant to go with.
     var hasLostRows: Bool
@@ -34,7 +32,6 @@ struct Recovery {
         _ journal: Journal,
         _ boot: String,
         _ now: Timestamp,
-        hasLog: Bool,
         _ report: inout RecoveryReport
     ) throws(JournalError) {
         var start = report
@@ -51,7 +48,6 @@ struct Recovery {
                 now: now,
                 isNewBoot: known != nil && known != boot,
                 isContinued: known != nil && !isSalvaged,
-                hasLog: hasLog,
                 report: start,
                 hasLostRows: isSalvaged
             )
@@ -78,11 +74,17 @@ struct Recovery {
             _ = try tables.doubts("WHERE id = ?", [.integer(id)])
         }
         try removeUnreadable("transfer") { tables, id throws(JournalError) in _ = try tables.transfer(TransferID(id)) }
-        if isNewBoot || hasLostRows || !isContinued && !names.isEmpty { try tables.skipNames(beyond: names.max() ?? 0) }
+        // Names that were in a log which is lost are given to nobody else. A recovery that was cut short may have taken to
+        // quarantine what tells of them.
+        let newest = max(names.max() ?? 0, try quarantinedNames().max() ?? 0)
+        let isGap = isNewBoot || hasLostRows || !isContinued && newest > 0 || newest > lastName
+        if isGap { try tables.skipNames(beyond: max(lastName, newest)) }
         try recoverGenerations()
         try recoverNodes()
         try recoverLinks()
         try collectGarbage(names)
+        // Who took them is gone.
+        try tables.forgetNamesOfNewFiles()
         try tables.setText(Self.bootKey, boot)
         try tables.connection.run("DELETE FROM meta WHERE key = ?", [.text(Salvage.underWay)])
     }
@@ -161,31 +163,52 @@ struct Recovery {
 
     /// Removes generations that nothing names, and staging files of no generation.
     private mutating func collectGarbage(_ names: Set<Int64>) throws(JournalError) {
-        try tables.connection.run("DELETE FROM released")
-        while true {
-            let sql = """
-                SELECT id FROM generation WHERE id NOT IN (SELECT generation FROM node WHERE generation IS NOT NULL)
-                    AND id NOT IN (SELECT generation FROM transfer WHERE generation IS NOT NULL) AND id NOT IN
-                    (SELECT underlay_generation FROM generation WHERE underlay_generation IS NOT NULL)
-                """
-            let unused = try tables.connection.all(sql) { $0.integer(0) }
-            if unused.isEmpty { break }
-            for id in unused { try tables.deleteGeneration(GenerationID(id)) }
-        }
+        let (free, lost) = try removeUnnamed()
         try tables.connection.run("DELETE FROM checksum WHERE abs(generation) NOT IN (SELECT id FROM generation)")
         try removeHalfRewritten()
         let kept = Set(try tables.connection.all("SELECT id FROM generation") { $0.integer(0) })
         let new = try tables.namesOfNewFiles()
         for name in names.subtracting(kept).sorted() {
-            // A file is made after its name was given: of a later name the log that gave it is lost. A name taken for new
-            // files is given to a row only by the log. Of an empty file there is nothing to keep.
-            if isContinued, name <= lastName, hasLog || !new.contains(name) || isEmpty(GenerationID(name)) {
+            // A file is made after its name was given: of a later name the log that gave it is lost. Of one taken for new
+            // files the row is in the log and nowhere else, and nothing tells whether that is all there. Of an empty file
+            // there is nothing to keep.
+            let isKnown = name <= lastName && !lost.contains(name) && (!new.contains(name) || free.contains(name))
+            if isKnown && isContinued && !hasLostRows || isEmpty(GenerationID(name)) {
                 garbage.append(GenerationID(name))
                 report.orphans += 1
             } else {
                 try quarantine(GenerationID(name), nil)
             }
         }
+    }
+
+    /// Removes the rows of generations that nothing names: because it let go of them, or because it is lost.
+    private func removeUnnamed() throws(JournalError) -> (free: Set<Int64>, lost: Set<Int64>) {
+        let sql = """
+            SELECT id, underlay_generation, id IN (SELECT generation FROM released) FROM generation
+                WHERE id NOT IN (SELECT generation FROM node WHERE generation IS NOT NULL)
+                AND id NOT IN (SELECT generation FROM transfer WHERE generation IS NOT NULL)
+                AND id NOT IN (SELECT underlay_generation FROM generation WHERE underlay_generation IS NOT NULL)
+            """
+        var (free, lost, shown) = (Set<Int64>(), Set<Int64>(), Set<Int64>())
+        while true {
+            let unnamed = try tables.connection.all(sql) { row in
+                (id: row.integer(0), below: row.integer(1), isFree: row.bool(2))
+            }
+            if unnamed.isEmpty { break }
+            for generation in unnamed {
+                if generation.isFree, !shown.contains(generation.id) {
+                    free.insert(generation.id)
+                    try tables.release(GenerationID(generation.below))
+                } else {
+                    lost.insert(generation.id)
+                    shown.insert(generation.below)
+                }
+                try tables.deleteGeneration(GenerationID(generation.id))
+            }
+        }
+        try tables.connection.run("DELETE FROM released")
+        return (free, lost)
     }
 
     private func isEmpty(_ generation: GenerationID) -> Bool {
@@ -225,6 +248,8 @@ struct Recovery {
             }
             try Files.rename(journal.stagingPath(generation), to: target, durable: true)
         } catch {
+            // A flusher has taken away what it had let go of before.
+            if error.code == ENOENT, path == nil { return }
             throw JournalError(system: error)
         }
         report.items.append(RecoveryReport.Item(path: path, outcome: .quarantined(target)))
@@ -234,6 +259,19 @@ struct Recovery {
     private func stagingNames() throws(JournalError) -> Set<Int64> {
         do throws(SystemError) {
             return Set(try Files.names(in: "\(journal.directory)/staging").compactMap { Int64($0.string) })
+        } catch {
+            throw JournalError(system: error)
+        }
+    }
+
+    /// The generations whose staging files are in quarantine, as their names there tell.
+    private func quarantinedNames() throws(JournalError) -> [Int64] {
+        let parts = Self.stamp(now).split(separator: "-", omittingEmptySubsequences: false).count
+        do throws(SystemError) {
+            return try Files.names(in: "\(journal.directory)/quarantine").compactMap { name in
+                let rest = name.string.split(separator: "-", omittingEmptySubsequences: false).dropFirst(parts)
+                return rest.count > 1 ? rest.first.flatMap { Int64($0) } : nil
+            }
         } catch {
             throw JournalError(system: error)
         }

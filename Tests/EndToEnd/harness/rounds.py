@@ -148,12 +148,14 @@ class Round:
         self.mount = None
         self.is_mounted_by_it = False
         self.is_revived = False
+        self.kills_mount = False
 
     def folders(self):
         return [self.instance.directory("state"), self.instance.directory("cache")]
 
     def inject(self, command, places=None, **what):
         """The environment of a process with an injection, by default into all that it does to disk and network."""
+        self.kills_mount = command == "mount" and what.get("action") == "kill"
         self.injection = Injection(self.log, command, places or [*self.folders(), "/dev/fuse", "network"], **what)
         return self.instance.environment | self.injection.settings
 
@@ -356,13 +358,14 @@ class Round:
                 assert int(mode) & 0o7777 == int(wanted[name][3], 8), name
 
     def check_state(self):
-        """The journal is sound; no staging file stays; nothing was set aside."""
+        """The journal is sound; no staging file stays; nothing was set aside but a new file that nobody had closed."""
         volumes = os.path.join(self.instance.directory("state"), "volumes")
         for volume in (os.path.join(volumes, name) for name in os.listdir(volumes)):
             staging = os.path.join(volume, "staging")
             wait_until(lambda: os.listdir(staging) == [], 15, "an empty staging folder")
             aside = os.listdir(os.path.join(volume, "quarantine"))
-            assert aside == [], f"set aside: {aside}"
+            unclosed = [name for name in aside if name.endswith("-orphan")] if self.kills_mount else []
+            assert len(unclosed) <= 1 and aside == unclosed, f"set aside: {aside}"
             # The mount writes some files anew now and then.
             wait_until(lambda: not [name for name in os.listdir(volume) if name.endswith("~")], 15, "no file half written")
             with contextlib.closing(sqlite3.connect(f"file:{volume}/journal.sqlite?mode=ro", uri=True)) as journal:
