@@ -13,7 +13,26 @@ internal import Stores
 /// What `moorage doctor` says of one volume: its remote, what that can do, and what waits.
 enum VolumeExamination {
     static func findings(_ volume: VolumeDescription, _ instance: Instance) -> [Finding] {
-        remote(volume, instance) + [local(volume, instance)] + hidden(volume, instance)
+        remote(volume, instance) + [local(volume, instance)] + setAside(volume, instance) + hidden(volume, instance)
+    }
+
+    /// What recoveries left for a person: nobody takes it away, and nothing else tells of it.
+    private static func setAside(_ volume: VolumeDescription, _ instance: Instance) -> [Finding] {
+        let folder = instance.directories.places(of: volume).quarantine
+        do throws(SystemError) {
+            let names = try FileStatus.of(folder) == nil ? [] : Files.names(in: folder).map { "\(folder)/\($0.string)" }
+            // A damaged journal whose rows are still being saved is not to be touched.
+            var items: [String] = []
+            for path in names where try FileStatus.of(path + "/salvaged.sqlite") == nil { items.append(path) }
+            guard !items.isEmpty else { return [] }
+            let bytes = ([folder] + items).map(Files.occupiedBytes).reduce(0, +)
+            let text =
+                "\(volume.remote): \(counted(items.count, "item")), \(humanBytes(bytes)), set aside in \(folder) after a "
+                + "kill, a power failure or damage to the journal; keep what you need of it, and delete the rest"
+            return [Finding(verdict: .notice, text: text)]
+        } catch {
+            return [Finding(verdict: .bad, text: "\(volume.remote): \(error)")]
+        }
     }
 
     /// How many folders are named of those that hold objects which are not shown.

@@ -28,8 +28,6 @@ package struct FlusherOptions: Sendable {
     package var requests: Int
     /// How long deletions and replacements wait for programs that still read the file.
     package var readerPatience = ReaderWait.Patience()
-    /// After how many seconds, in which a mount has not brought a volume's journal in order, that is told.
-    package var recoveryPatience: Double = 60
     /// How much may go over networks that cost, of all volumes together.
     package var budget = ByteBudget.Limits()
     /// Who tells how hard the machine works; nil: nothing is known of it.

@@ -68,12 +68,16 @@ package final class Journal: Sendable {
         return now != identity
     }
 
-    /// Whether the journal was brought in order since the machine was started: until then rows, and files of rows, may be
-    /// missing.
-    package func isRecovered() throws(JournalError) -> Bool {
+    /// Whether the journal was brought in order since the machine was started, or by who holds the mount lock with a token.
+    ///
+    /// Until then rows, and files of rows, may be missing, and power loss may have torn what they say is whole. The token
+    /// tells where the boots do not: a container may have a boot_id of its own (random(4)).
+    package func isRecovered(byHolder token: String? = nil) throws(JournalError) -> Bool {
         try read { tables throws(JournalError) in
-            let (salvage, known) = (try tables.text(Salvage.underWay), try tables.text(Recovery.bootKey))
-            return salvage == nil && known == boot
+            guard try tables.text(Salvage.underWay) == nil else { return false }
+            if try tables.text(Recovery.bootKey) == boot { return true }
+            guard let token else { return false }
+            return try tables.text(Recovery.holderKey) == token
         }
     }
 

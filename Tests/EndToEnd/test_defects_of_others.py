@@ -201,6 +201,9 @@ def test_a_log_of_zeros_is_none(instance, client, seed, zeros):
         os.unlink(path + "-shm")
     mount = mount.mount_again()
     assert open(mount / "known", "rb").read() == b"known"
+    aside = os.path.join(os.path.dirname(path), "quarantine")
+    told = [line for line in instance.run("doctor", check=False).stdout.splitlines() if f"set aside in {aside}" in line]
+    assert [line.split()[0] for line in told] == (["note"] if os.listdir(aside) else []), told
     # The log of closed files may know it too.
     kept = [mount / "f", *glob.glob(os.path.join(os.path.dirname(path), "quarantine", "*"))]
     assert [open(file, "rb").read() for file in kept if os.path.isfile(file)] == [data], "the data is gone"

@@ -49,7 +49,7 @@ final class FlusherFixture: Sendable {
         let places = directories.places(of: description)
         try places.prepare()
         try description.save(to: places.description)
-        lock = try FileLock(acquiring: places.mountLock)
+        lock = try FileLock(acquiring: places.mountLock, tellsToken: true)
         journal = try Journal.recovering(directory: places.state).journal
     }
 
@@ -57,13 +57,11 @@ final class FlusherFixture: Sendable {
     func start(
         idle: Double? = nil,
         conditions: (any ConditionSource)? = nil,
-        readerPatience: ReaderWait.Patience = ReaderWait.Patience(),
-        recoveryPatience: Double = 60
+        readerPatience: ReaderWait.Patience = ReaderWait.Patience()
     ) throws -> ControlClient {
         var options = FlusherOptions(directories: directories, exitWhenIdle: idle, host: "here")
         options.conditions = conditions
         options.readerPatience = readerPatience
-        options.recoveryPatience = recoveryPatience
         let (store, chosen) = (store, options)
         status.update { $0 = nil }
         try Thread.detached(name: "flusher") { [status] in

@@ -40,20 +40,22 @@ import Testing
         try fixture.stop(client)
     }
 
-    /// As a mount in a container does that has a boot_id of its own.
-    @Test func aMountThatIsNotSeenToRecoverIsTold() throws {
+    /// A container may have a boot_id of its own.
+    @Test func aMountOfAnotherBootIsKnownByItsLock() throws {
         let fixture = try FlusherFixture(store: FakeStore())
         defer { fixture.remove() }
-        let folder = fixture.journal.directory
-        _ = try Journal.recovering(directory: folder, boot: "of another container")
-        let client = try fixture.start(recoveryPatience: 0.5)
-        #expect(throws: (any Error).self) { try fixture.flush(client) }
+        let (folder, boot) = (fixture.journal.directory, "of another container")
+        _ = try Journal.recovering(directory: folder, boot: boot, holder: "of a mount before")
+        let client = try fixture.start()
+        #expect(throws: (any Error).self) { try fixture.flush(client, timeout: 1) }
         guard case .status(let status) = try client.call(.status) else { throw ControlError.timeout }
-        #expect(try #require(status.volumes.first?.error).contains("boot_id"))
-        _ = try Journal.recovering(directory: folder)
+        #expect(try #require(status.volumes.first?.error).contains("in order"))
+        let token = try #require(FileLock.holder(of: "\(folder)/mount.lock").token)
+        _ = try Journal.recovering(directory: folder, boot: boot, holder: token)
         try fixture.write("f", [1])
-        for _ in 0..<200 where try !fixture.pending().isEmpty { usleep(50_000) }
-        #expect(try fixture.pending().isEmpty)
+        #expect(try fixture.flush(client).isEmpty && fixture.pending().isEmpty)
+        guard case .status(let after) = try client.call(.status) else { throw ControlError.timeout }
+        #expect(after.volumes.map(\.error) == [nil])
         try fixture.stop(client)
     }
 }

@@ -58,9 +58,18 @@ import Testing
 
     /// What power loss, or a disk that keeps less than it says, leaves of a log.
     enum LogDamage: CaseIterable {
-        case missing, empty, zeros, zerosFirst, zerosBehindFirstFrame, oneWrongByte, cut, lastCommitMissing
+        case missing, empty, zeros, zerosFirst, zerosBehindFirstFrame, oneWrongByte, cut
+        case lastCommitMissing, lastCommitZeros, oneWrongByteInLastCommit
 
-        /// Begins where a log's first commit ends that is whole.
+        /// The first commit of a log is whole.
+        var isOfTheEnd: Bool {
+            switch self {
+            case .lastCommitMissing, .lastCommitZeros, .oneWrongByteInLastCommit: true
+            default: false
+            }
+        }
+
+        /// `firstCommit`: where that ends.
         func apply(to log: inout [UInt8], firstCommit: Int) {
             switch self {
             case .missing, .empty: log = []
@@ -70,11 +79,13 @@ import Testing
             case .oneWrongByte: log[5000] ^= 1
             case .cut: log.removeLast(log.count - 8192)
             case .lastCommitMissing: log.removeLast(log.count - firstCommit)
+            case .lastCommitZeros: for index in firstCommit..<log.count { log[index] = 0 }
+            case .oneWrongByteInLastCommit: log[firstCommit + 100] ^= 1
             }
         }
     }
 
-    /// The names of new files are taken many at a time, in a part of the log that was not lost.
+    /// The names of new files are taken many at a time, before what was lost.
     @Test(arguments: LogDamage.allCases) func aDamagedLogDoesNotCostTheDataOfNewFiles(damage: LogDamage) throws {
         try save(later: "older", "older")
         try fixture.damage("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -91,7 +102,7 @@ import Testing
         if damage == .missing { _ = unlink(path) }
         let recovered = try Journal.recovering(directory: other.path, boot: "one")
         #expect(try recovered.journal.node(at: "older") != nil && recovered.journal.node(at: "a") == nil)
-        #expect(try (recovered.journal.node(at: "folder") != nil) == (damage == .lastCommitMissing))
+        #expect(try (recovered.journal.node(at: "folder") != nil) == damage.isOfTheEnd)
         #expect(try kept(in: other.path) == ["precious"])
     }
 
@@ -122,9 +133,27 @@ import Testing
         #expect(try kept(in: other.path) == ["precious"])
     }
 
+    /// A person may have put something there, and there may be anything in staging.
+    @Test func numbersThatNobodyGaveCountForNothing() throws {
+        let name = try #require(try fixture.save("a").generation).id
+        for number in ["9223372036854775807", "9007199254740992", "0", "-1"] {
+            try Files.writeAtomically("\(fixture.scratch.path)/staging/\(number)", [1])
+            try Files.writeAtomically("\(fixture.scratch.path)/quarantine/2026-01-01T000000.000Z-\(number)-mine", [1])
+        }
+        try Files.writeAtomically("\(fixture.scratch.path)/quarantine/notes-for-tom-20261130-v2", [1])
+        for boot in ["one", "two", "three"] {
+            try fixture.recover(boot: boot)
+            try fixture.synchronize()
+        }
+        #expect(try #require(try fixture.save("b").generation).id.value < name.value + 5000)
+    }
+
     /// Who made new files is gone: a name that was taken for them, and by now is that of a row, may be waste later.
     @Test func namesOfNewFilesAreForgottenWithWhoTookThem() throws {
-        try save(later: "a", "sent")
+        let node = try journal.createFileLater(at: "a", attributes: .file())
+        let content = try fixture.put(node, "sent")
+        try journal.seal(node.id, try #require(node.generation).id, content: content, modified: nil)
+        // This process makes the row.
         try fixture.recover()
         try fixture.synchronize()
         try journal.remove(at: "a", remote: .absent)
@@ -142,6 +171,7 @@ import Testing
         try fixture.save("a", "precious")
         try fixture.save("b")
         try fixture.damage(sql)
+        #expect(try journal.removeOrphans() == 0)
         try fixture.recover()
         #expect(try fixture.paths() == ["b"])
         #expect(try keptHere() == ["precious"])

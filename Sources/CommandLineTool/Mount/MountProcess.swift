@@ -33,10 +33,12 @@ struct MountProcess {
         let watcher = NetworkWatcher()
         defer { watcher.stop() }
         // Uploads of before go on meanwhile, which begin when the journal is in order.
-        let known = wasKnown ? try openJournal(places) : nil
+        let known = wasKnown ? try openJournal(places, lock) : nil
         let remote = try connect(watcher)
         let note = try check(remote, wasKnown: wasKnown)
-        let journal = if let known { known } else { try openJournal(places) }
+        // Not before: with settings that the remote refuses, uploads are not to go on.
+        try save(places)
+        let journal = if let known { known } else { try openJournal(places, lock) }
         do {
             let catalog = try Catalog(directory: places.cache, marks: places.state)
             if remote.store is HTTPStore { try catalog.forgetWeakVersions(prefix: HTTPStore.weakTagPrefix) }
@@ -96,7 +98,7 @@ struct MountProcess {
             // process whose mount is gone: umount(8) returns before it has ended.
             let end = monotonicSeconds() + 15
             repeat {
-                if let lock = try FileLock(acquiring: places.mountLock) { return HeldLock(lock) }
+                if let lock = try FileLock(acquiring: places.mountLock, tellsToken: true) { return HeldLock(lock) }
                 usleep(20_000)
             } while monotonicSeconds() < end && (isHeldByFlusher(places) || isUnmounted(places))
         } catch {
@@ -121,10 +123,18 @@ struct MountProcess {
         return !MountTable.isMoorage(at: last)
     }
 
-    private func openJournal(_ places: VolumePlaces) throws(CommandFailure) -> Journal {
-        do {
+    /// Notes the volume's settings for the flusher.
+    private func save(_ places: VolumePlaces) throws(CommandFailure) {
+        do throws(ConfigurationError) {
             try volume.save(to: places.description)
-            let (journal, report) = try Journal.recovering(directory: places.state)
+        } catch {
+            throw CommandFailure("mount: \(places.state): \(error)")
+        }
+    }
+
+    private func openJournal(_ places: VolumePlaces, _ lock: HeldLock) throws(CommandFailure) -> Journal {
+        do throws(JournalError) {
+            let (journal, report) = try Journal.recovering(directory: places.state, holder: lock.token)
             for item in report.items {
                 Log.warning("recovery", "\(item.path?.string ?? "a file of unknown name"): \(item.outcome)")
             }
@@ -225,6 +235,8 @@ private final class HeldLock {
     init(_ lock: consuming FileLock) {
         self.lock = lock
     }
+
+    var token: String { lock.token }
 
     /// Marks the place up to which the lock is needed.
     func release() {}

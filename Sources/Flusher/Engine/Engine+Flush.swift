@@ -106,15 +106,14 @@ extension Engine {
     private func openAll(_ selection: UploadSelection, until end: Double) -> String? {
         while true {
             scanVolumes()
-            let (open, failed) = state.inspect { (Set($0.volumes.keys), $0.failed) }
+            let (open, failed, unrecovered) = state.inspect { (Set($0.volumes.keys), $0.failed, $0.unrecovered) }
             let closed = VolumeDescription.all(in: options.directories).volumes.first {
                 !open.contains($0.id) && selection.means($0.id)
             }
             guard let closed else { return nil }
-            if let reason = failed[closed.id] { return "\(closed.remote): \(reason)" }
-            guard monotonicSeconds() < end, !isStopping else {
-                return "\(closed.remote): a mount is bringing its journal in order; try again"
-            }
+            let reason = failed[closed.id] ?? "it is being opened; try again"
+            let isSoonOver = failed[closed.id] == nil || unrecovered.contains(closed.id)
+            guard isSoonOver, monotonicSeconds() < end, !isStopping else { return "\(closed.remote): \(reason)" }
             _ = state.wait(timeout: 0.25) { $0.isStopping ? true : nil }
         }
     }

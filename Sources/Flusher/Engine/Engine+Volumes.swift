@@ -33,6 +33,7 @@ extension Engine {
     private func scanVolumesAlone() {
         let (volumes, damaged) = VolumeDescription.all(in: options.directories)
         for problem in damaged { Log.warning("flusher", problem) }
+        state.inspect { $0.forgetRecoveries(besides: volumes) }
         for description in volumes {
             let known = state.inspect { $0.volumes[description.id]?.session }
             let isSetAside = known?.journal.isSetAside ?? false
@@ -91,7 +92,7 @@ extension Engine {
                 volume.facts.held = state.held(by: volume, now: now)
                 volume.probeIfClosed()
                 state.failed[description.id] = nil
-                state.unrecovered[description.id] = nil
+                state.unrecovered.remove(description.id)
                 state.volumes[description.id] = volume
                 state.scheduler.setFacts(volume.facts, settings: volume.settings, of: description.id, now: now)
             }
@@ -100,23 +101,21 @@ extension Engine {
             noteOtherRoutes()
         } catch {
             Log.error("flusher", "\(description.remote): \(error)")
-            state.update { $0.failed[description.id] = error.description }
+            state.update { state in
+                state.failed[description.id] = error.description
+                state.unrecovered.remove(description.id)
+            }
         }
     }
 
-    /// A mount that brings a journal in order is soon done; one that is not may never be seen to be.
     private func waitForRecovery(of description: VolumeDescription) {
         Log.info("flusher", "\(description.remote): a mount is bringing the journal in order")
-        let now = monotonicSeconds()
         state.update { state in
-            state.scanAt = min(state.scanAt, now + 1)
-            let since = state.unrecovered[description.id] ?? now
-            state.unrecovered[description.id] = since
-            guard now - since >= options.recoveryPatience else { return }
-            state.failed[description.id] = """
-                the mount that has it has not brought its journal in order yet; in a container with another boot_id \
-                (random(4)) than here it never will, as far as this flusher sees: unmount it there
-                """
+            state.scanAt = min(state.scanAt, monotonicSeconds() + 1)
+            // As it was, it may still be open.
+            guard state.volumes[description.id] == nil else { return }
+            state.unrecovered.insert(description.id)
+            state.failed[description.id] = "a mount is bringing its journal in order; try again"
         }
     }
 
@@ -131,7 +130,8 @@ extension Engine {
         }
         guard lock != nil else {
             let journal = try Journal(directory: places.state)
-            return try journal.isRecovered() ? journal : nil
+            let token = FileLock.holder(of: places.mountLock).token
+            return try journal.isRecovered(byHolder: token) ? journal : nil
         }
         let (journal, report) = try Journal.recovering(directory: places.state)
         if report.isNotable { Log.warning("flusher", "recovered \(places.state): \(report.items.count) items") }
@@ -244,4 +244,14 @@ private struct NoCatalog: CatalogSink {
     func found(_ path: ObjectKey, _ status: ObjectStatus?, since moment: CatalogToken?) {}
     func moment() -> CatalogToken? { nil }
     func known(_ path: ObjectKey) -> CatalogEntry? { nil }
+}
+
+extension Engine.State {
+    /// What is no volume any more does not wait for a mount.
+    fileprivate mutating func forgetRecoveries(besides volumes: [VolumeDescription]) {
+        for id in unrecovered where !volumes.contains(where: { $0.id == id }) {
+            unrecovered.remove(id)
+            failed[id] = nil
+        }
+    }
 }

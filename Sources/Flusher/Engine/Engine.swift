@@ -22,8 +22,8 @@ final class Engine: Sendable {
         var jobs: [RowID: RunningJob] = [:]
         /// Volumes that could not be opened, and why.
         var failed: [String: String] = [:]
-        /// Since when a mount has been bringing the journal of a volume in order, in monotonic seconds.
-        var unrecovered: [String: Double] = [:]
+        /// Those among them whose journal a mount is bringing in order.
+        var unrecovered: Set<String> = []
         /// Servers that have answered nothing well since they failed first, by ``VolumeDescription/server``.
         var failingServers: [String: ServerFailures] = [:]
         /// Credentials handed over, by volume; nil for those of every volume that has none of its own.

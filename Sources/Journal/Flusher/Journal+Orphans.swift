@@ -6,7 +6,7 @@ internal import Database
 internal import Platform
 
 extension Journal {
-    /// Deletes the staging files of no generation, which a process left that was killed between
+    /// Deletes the staging files of generations that no row has or names, which a process left that was killed between
     /// ``releaseGenerations(keepingAdoptable:limit:)`` and the removal of the files; returns how many.
     ///
     /// Right while a mount is at work: a file is made after the row of its generation, or within the transaction that
@@ -19,7 +19,13 @@ extension Journal {
             Set(try Files.names(in: "\(directory)/staging").compactMap { Int64($0.string) })
         }
         let (known, new, last) = try snapshot { tables throws(JournalError) in
-            let known = try tables.connection.all("SELECT id FROM generation") { $0.integer(0) }
+            let known = try tables.connection.all(
+                """
+                SELECT id FROM generation UNION SELECT generation FROM node WHERE generation NOTNULL
+                UNION SELECT generation FROM transfer
+                UNION SELECT underlay_generation FROM generation WHERE underlay_generation NOTNULL
+                """
+            ) { $0.integer(0) }
             return (known, try tables.namesOfNewFiles(), try tables.lastStagingName())
         }
         // One whose name was never given is of a transaction under way, or of a log that is lost, and the next recovery's.

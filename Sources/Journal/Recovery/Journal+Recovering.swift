@@ -10,10 +10,12 @@ extension Journal {
     ///
     /// The caller holds the volume's mount lock, so nobody writes files; a flusher may be at work. Open
     /// files go back to what close() or fsync() last acknowledged, data that power loss may have torn is not
-    /// trusted, a damaged database is salvaged, staging files that are known to be waste are deleted. May be repeated at any point.
+    /// trusted, a damaged database is salvaged, staging files that are known to be waste are deleted. May be repeated at any
+    /// point. A mount gives the ``FileLock/token`` of its lock, by which a flusher knows that it has recovered.
     package static func recovering(
         directory: String,
         boot: String? = nil,
+        holder: String? = nil,
         disk: DiskSync = DiskSync(),
         now: Timestamp = .now()
     ) throws(JournalError) -> (journal: Journal, report: RecoveryReport) {
@@ -22,12 +24,12 @@ extension Journal {
         try Salvage.undo(directory)
         var journal = try openSound(directory, disk, boot, now, &report)
         do throws(JournalError) {
-            try Recovery.run(journal, boot, now, &report)
+            try Recovery.run(journal, boot, holder, now, &report)
         } catch {
             // Somebody may have read it well in the check, and not now.
             guard error.kind == .corrupt, try !journal.isSalvaged() else { throw error }
             journal = try openSalvaged(directory, disk, boot, now, error, &report)
-            try Recovery.run(journal, boot, now, &report)
+            try Recovery.run(journal, boot, holder, now, &report)
         }
         try journal.synchronizeSealed()
         return (journal, report)

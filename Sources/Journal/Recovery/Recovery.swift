@@ -13,6 +13,8 @@ internal import Platform
 struct Recovery {
     /// The key in `meta` of the boot in which the journal was last recovered.
     static let bootKey = "boot"
+    /// The key in `meta` of the token of the mount lock under which that was; empty for a flusher's.
+    static let holderKey = "holder"
 
     let journal: Journal
     let tables: Tables
@@ -31,6 +33,7 @@ struct Recovery {
     static func run(
         _ journal: Journal,
         _ boot: String,
+        _ holder: String?,
         _ now: Timestamp,
         _ report: inout RecoveryReport
     ) throws(JournalError) {
@@ -52,6 +55,7 @@ struct Recovery {
                 hasLostRows: isSalvaged
             )
             try recovery.run(boot)
+            try tables.setText(holderKey, holder ?? "")
             return recovery
         }
         report = done.report
@@ -76,7 +80,7 @@ struct Recovery {
         try removeUnreadable("transfer") { tables, id throws(JournalError) in _ = try tables.transfer(TransferID(id)) }
         // Names that were in a log which is lost are given to nobody else. A recovery that was cut short may have taken to
         // quarantine what tells of them.
-        let newest = max(names.max() ?? 0, try quarantinedNames().max() ?? 0)
+        let newest = (try quarantinedNames() + names).filter { $0 < Self.mostCounted }.max() ?? 0
         let isGap = isNewBoot || hasLostRows || !isContinued && newest > 0 || newest > lastName
         if isGap { try tables.skipNames(beyond: max(lastName, newest)) }
         try recoverGenerations()
@@ -258,7 +262,7 @@ struct Recovery {
     /// The generations that have staging files; other names are left alone.
     private func stagingNames() throws(JournalError) -> Set<Int64> {
         do throws(SystemError) {
-            return Set(try Files.names(in: "\(journal.directory)/staging").compactMap { Int64($0.string) })
+            return Set(try Files.names(in: "\(journal.directory)/staging").compactMap { Self.generation($0.string) })
         } catch {
             throw JournalError(system: error)
         }
@@ -266,16 +270,26 @@ struct Recovery {
 
     /// The generations whose staging files are in quarantine, as their names there tell.
     private func quarantinedNames() throws(JournalError) -> [Int64] {
-        let parts = Self.stamp(now).split(separator: "-", omittingEmptySubsequences: false).count
+        // They begin with such a time, behind which comes "-".
+        let length = Self.stamp(now).utf8.count
         do throws(SystemError) {
             return try Files.names(in: "\(journal.directory)/quarantine").compactMap { name in
-                let rest = name.string.split(separator: "-", omittingEmptySubsequences: false).dropFirst(parts)
-                return rest.count > 1 ? rest.first.flatMap { Int64($0) } : nil
+                let rest = name.string.utf8.dropFirst(length - 1)
+                guard rest.starts(with: "Z-".utf8) else { return nil }
+                return String(rest.dropFirst(2).prefix { $0 != UInt8(ascii: "-") }).flatMap(Self.generation)
             }
         } catch {
             throw JournalError(system: error)
         }
     }
+
+    /// The number that a name is; nil where the counter never comes to it.
+    private static func generation(_ name: String) -> Int64? {
+        Int64(name).flatMap { (1..<2 * mostCounted).contains($0) ? $0 : nil }
+    }
+
+    /// From here on a number in the name of a file is somebody else's, and leaves the counter where it is.
+    private static let mostCounted: Int64 = 1 << 52
 
     /// A time as part of a file name.
     static func stamp(_ time: Timestamp) -> String {
