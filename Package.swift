@@ -118,7 +118,7 @@ let package = Package(
 
         // MARK: tests
         tests("Base", ["Base"]),
-        tests("Platform", ["Base", "Platform"]),
+        tests("Platform", ["Base", "Platform", "CShims"]),
         tests("Bandwidth", ["Base", "Platform", "Bandwidth"]),
         tests("FuseBridge", ["Base", "FileSystem", "FuseBridge"]),
         tests("Database", ["Base", "Platform", "Database"]),

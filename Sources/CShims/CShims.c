@@ -141,14 +141,6 @@ int moorage_ofd_unlock(int fd) {
     return fcntl(fd, F_OFD_SETLK, &lock);
 }
 
-int moorage_ofd_lock_test(int fd) {
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    if (fcntl(fd, F_OFD_GETLK, &lock) != 0) {
-        return -1;
-    }
-    return lock.l_type == F_UNLCK ? 0 : 1;
-}
-
 static int lock_byte(int fd, int64_t offset, short type) {
     struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = offset, .l_len = 1};
     return fcntl(fd, F_OFD_SETLK, &lock);
@@ -159,11 +151,19 @@ int moorage_ofd_lock_byte(int fd, int64_t offset) { return lock_byte(fd, offset,
 int moorage_ofd_unlock_byte(int fd, int64_t offset) { return lock_byte(fd, offset, F_UNLCK); }
 
 int moorage_ofd_lock_byte_test(int fd, int64_t offset) {
+    int kind = moorage_ofd_lock_byte_kind(fd, offset);
+    return kind > 0 ? 1 : kind;
+}
+
+int moorage_ofd_lock_byte_kind(int fd, int64_t offset) {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = offset, .l_len = 1};
     if (fcntl(fd, F_OFD_GETLK, &lock) != 0) {
         return -1;
     }
-    return lock.l_type == F_UNLCK ? 0 : 1;
+    if (lock.l_type == F_UNLCK) {
+        return 0;
+    }
+    return lock.l_type == F_RDLCK ? 1 : 2;
 }
 
 int moorage_disable_core_dumps(void) {

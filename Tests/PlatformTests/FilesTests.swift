@@ -2,6 +2,7 @@
 // Copyright the Moorage authors
 
 import Base
+import CShims
 import Glibc
 import Platform
 import Testing
@@ -67,6 +68,13 @@ import Testing
         }
     }
 
+    private func token(_ lock: borrowing FileLock?) -> String? {
+        switch lock {
+        case .some(let lock): lock.token
+        case .none: nil
+        }
+    }
+
     @Test func aSecondLockIsRefusedUntilTheFirstGoes() throws {
         try inFolder { folder in
             let path = "\(folder)/lock"
@@ -84,6 +92,35 @@ import Testing
             let third = try FileLock(acquiring: path)
             let thirdHeld = isHeld(third)
             #expect(thirdHeld)
+        }
+    }
+
+    @Test func whoHoldsALockIsKnownByItsTokenIfItIsToTell() throws {
+        try inFolder { folder in
+            let path = "\(folder)/lock"
+            do {
+                let first = try FileLock(acquiring: path, tellsToken: true)
+                let firstToken = token(first)
+                #expect(firstToken?.count == 16 && FileLock.holder(of: path).token == firstToken)
+                #expect(FileLock.holder(of: path).pid == getpid())
+                let second = try FileLock(acquiring: path, tellsToken: true)
+                let secondHeld = isHeld(second)
+                #expect(!secondHeld && FileLock.holder(of: path).token == firstToken)
+            }
+            let next = try FileLock(acquiring: path)
+            let nextToken = token(next)
+            #expect(nextToken == nil && FileLock.holder(of: path).isHeld && FileLock.holder(of: path).token == nil)
+        }
+    }
+
+    /// It has the lock, and has not come to say so, or the disk is full.
+    @Test func whoHoldsALockIsNotTakenForWhoHeldItBefore() throws {
+        try inFolder { folder in
+            let path = "\(folder)/lock"
+            try Files.writeAtomically(path, Array("77 before\n".utf8))
+            let file = try FileDescriptor.open(path, O_RDWR)
+            try #require(moorage_ofd_lock(file.raw, 1) == 0)
+            #expect(FileLock.holder(of: path).isHeld && FileLock.holder(of: path).token == nil)
         }
     }
 

@@ -59,15 +59,14 @@ int moorage_open_beneath(int dir, const char *_Nonnull path, int flags);
 int moorage_ofd_lock(int fd, int exclusive);
 /// Lets go of the lock for every descriptor of this open file, a child's before its exec too: 0, or -1 with errno.
 int moorage_ofd_unlock(int fd);
-/// 1 when another open file description holds a conflicting lock, 0 when none does, -1 with errno.
-int moorage_ofd_lock_test(int fd);
-
 /// Takes an open-file-description lock on one byte, shared with others that do: 0, or -1 with errno.
 int moorage_ofd_lock_byte(int fd, int64_t offset);
 /// Lets go of it: 0, or -1 with errno.
 int moorage_ofd_unlock_byte(int fd, int64_t offset);
 /// 1 when another open file description has a lock on the byte, 0 when none has, -1 with errno.
 int moorage_ofd_lock_byte_test(int fd, int64_t offset);
+/// What lock of another open file description is on the byte: 0 none, 1 shared, 2 exclusive, -1 with errno.
+int moorage_ofd_lock_byte_kind(int fd, int64_t offset);
 
 /// 0 when core dumps and ptrace by others are off for this process.
 int moorage_disable_core_dumps(void);

@@ -236,7 +236,7 @@ private final class HeldLock {
         self.lock = lock
     }
 
-    var token: String { lock.token }
+    var token: String? { lock.token }
 
     /// Marks the place up to which the lock is needed.
     func release() {}

@@ -16,7 +16,7 @@ extension Journal {
         guard try isRecovered() else { return nil }
         // In this order a file that comes meanwhile is not among the names.
         let names = try translating { () throws(SystemError) in
-            Set(try Files.names(in: "\(directory)/staging").compactMap { Int64($0.string) })
+            Set(try Files.names(in: "\(directory)/staging").compactMap { Recovery.generation($0.string) })
         }
         let (known, new, last) = try snapshot { tables throws(JournalError) in
             let known = try tables.connection.all(

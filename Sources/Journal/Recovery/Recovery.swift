@@ -284,7 +284,7 @@ struct Recovery {
     }
 
     /// The number that a name is; nil where the counter never comes to it.
-    private static func generation(_ name: String) -> Int64? {
+    static func generation(_ name: String) -> Int64? {
         Int64(name).flatMap { (1..<2 * mostCounted).contains($0) ? $0 : nil }
     }
 
