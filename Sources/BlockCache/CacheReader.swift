@@ -93,6 +93,11 @@ package final class CacheReader: Sendable {
         object().flatMap { object in object.snapshot.load()?.descriptor(object.buffers) }
     }
 
+    /// Whether there is one by now; opens nothing to find out.
+    package var hasUnchangingFile: Bool {
+        held.load().flatMap { object in object.snapshot.load()?.descriptor(object.buffers) } != nil
+    }
+
     /// Whether every byte of `range` is on the local disk.
     package func isResident(_ range: ByteRange) -> Bool {
         held.load()?.isResident(range) ?? false

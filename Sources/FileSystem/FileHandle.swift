@@ -68,9 +68,13 @@ package final class FileHandle: Sendable {
         if let found { _ = whole.storeIfNil(found) }
     }
 
+    /// The reader that this handle has of a version, if any.
+    func knownReader(of key: ObjectKey, version: ObjectVersion) -> CacheReader? {
+        readers.withLock { $0.first { $0.key == key && $0.version.isSame(as: version) } }
+    }
+
     func reader(of key: ObjectKey, version: ObjectVersion, in cache: BlockCache) -> CacheReader {
-        let known = readers.withLock { $0.first { $0.key == key && $0.version.isSame(as: version) } }
-        if let known { return known }
+        if let known = knownReader(of: key, version: version) { return known }
         let reader = cache.reader(of: key, version: version)
         readers.withLock { readers in
             // A chain of local contents names few remote versions; forget those of long ago.

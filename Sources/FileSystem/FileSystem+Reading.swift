@@ -48,11 +48,18 @@ extension FileSystem {
     ///
     /// Only where nobody writes through this mount: what is written would not show in it.
     package func unchangingFile(of handle: FileHandle) -> Int32? {
+        unchanging(handle).flatMap { handle.reader(of: $0.key, version: $0.version, in: cache).unchangingFile }
+    }
+
+    /// Whether there is one by now; opens nothing to find out.
+    package func hasUnchangingFile(_ handle: FileHandle) -> Bool {
+        unchanging(handle).flatMap { handle.knownReader(of: $0.key, version: $0.version) }?.hasUnchangingFile ?? false
+    }
+
+    /// The object that a handle reads, if nobody changes what it reads through this mount.
+    private func unchanging(_ handle: FileHandle) -> (key: ObjectKey, version: ObjectVersion)? {
         guard options.isReadOnly, handle.isReadable else { return nil }
-        let remote = handle.inode.state.withLock { state in
-            state.content.map.extents.isEmpty ? state.content.wholeRemote : nil
-        }
-        return remote.flatMap { handle.reader(of: $0.key, version: $0.version, in: cache).unchangingFile }
+        return handle.inode.state.withLock { $0.content.map.extents.isEmpty ? $0.content.wholeRemote : nil }
     }
 
     /// Reads once more when the file was cut while its local bytes were read.

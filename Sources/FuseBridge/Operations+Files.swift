@@ -90,7 +90,10 @@ extension Operations {
         _ info: UnsafeMutablePointer<fuse_file_info>?
     ) {
         guard let handle = handle(info, FileHandle.self) else { return }
-        request.bridge.passthrough.close(number)
+        if request.bridge.passthrough.close(number), request.fileSystem.hasUnchangingFile(handle) {
+            // Who opens it next has the kernel read the cache, and would wait for these pages to go.
+            request.bridge.pages.dropAll(number)
+        }
         request.fileSystem.release(handle)
         releaseHandle(info, FileHandle.self)
     }

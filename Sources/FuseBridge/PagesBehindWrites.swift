@@ -12,6 +12,7 @@ internal import Platform
 ///
 /// A thread of its own asks the kernel, which waits for pages that are just being read. Those may need what the writes
 /// themselves have, a place among the requests under way: so no write waits long for its answer. The pages go all the same.
+/// So do those of files that the kernel is to read from the cache by itself.
 final class PagesBehindWrites: Sendable {
     private struct Drop {
         let inode: fuse_ino_t
@@ -44,6 +45,20 @@ final class PagesBehindWrites: Sendable {
 
     /// Drops the pages of a range that was written; returns when they are gone, or after a moment.
     func drop(_ inode: fuse_ino_t, _ range: ByteRange) {
+        guard let drop = enqueue(inode, range) else { return }
+        // The kernel keeps a page that is written in part locked until the answer.
+        guard range.lower % Self.page == 0, range.upper % Self.page == 0 else { return }
+        _ = drop.isDone.wait(timeout: Self.patience) { $0 ? true : nil }
+    }
+
+    /// Drops all pages of a file that nobody has open, soon; not when many others are waiting, as nothing depends on it.
+    func dropAll(_ inode: fuse_ino_t) {
+        guard state.inspect({ $0.drops.count < Self.limit / 2 }) else { return }
+        _ = enqueue(inode, ByteRange(0, Int64.max))
+    }
+
+    /// Leaves a range to the thread; nil when the mount ends, and nothing is dropped any more.
+    private func enqueue(_ inode: fuse_ino_t, _ range: ByteRange) -> Drop? {
         let drop = Drop(inode: inode, range: range)
         let (isTaken, isFirst) = state.update { state -> (Bool, Bool) in
             guard state.session != nil else { return (false, false) }
@@ -52,11 +67,8 @@ final class PagesBehindWrites: Sendable {
             defer { state.isRunning = true }
             return (true, !state.isRunning)
         }
-        guard isTaken else { return }
         if isFirst { start() }
-        // The kernel keeps a page that is written in part locked until the answer.
-        guard range.lower % Self.page == 0, range.upper % Self.page == 0 else { return }
-        _ = drop.isDone.wait(timeout: Self.patience) { $0 ? true : nil }
+        return isTaken ? drop : nil
     }
 
     /// Drops nothing any more; false when the kernel does not end what it was asked last: the session is still in use then.

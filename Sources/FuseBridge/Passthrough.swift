@@ -89,21 +89,22 @@ final class Passthrough: Sendable {
         }
     }
 
-    /// Counts off an open.
-    func close(_ inode: fuse_ino_t) {
-        guard isOn else { return }
-        let unused = opens.update { opens -> Int32? in
+    /// Counts off an open; true after the last of those that went by way of the mount, where the next need not.
+    func close(_ inode: fuse_ino_t) -> Bool {
+        guard isOn else { return false }
+        let (unused, wasByMount) = opens.update { opens -> (Int32?, Bool) in
             switch opens[inode] {
             case .byKernel(let backing, let count):
                 opens[inode] = count > 1 ? .byKernel(backing: backing, count - 1) : nil
-                return count > 1 ? nil : backing
+                return (count > 1 ? nil : backing, false)
             case .byMount(let count, let hasWaited):
                 opens[inode] = count > 1 ? .byMount(count - 1, hasWaited: hasWaited) : nil
-                return nil
-            case nil: return nil
+                return (nil, count == 1)
+            case nil: return (nil, false)
             }
         }
         if let unused { _ = moorage_fuse_backing_close(session.load(ordering: .acquiring), unused) }
+        return wasByMount && isAccepted.load(ordering: .relaxed)
     }
 
     private func register(_ file: Int32) -> Int32? {

@@ -5,6 +5,9 @@
 import contextlib
 import mmap
 import os
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -106,6 +109,77 @@ def test_the_kernel_reads_whole_cached_files_by_itself(warm, contents, server):
 def opened_by_the_kernel(mount, name, size):
     with open(mount / name, "rb") as file:
         return is_read_by_the_kernel(mount, file, size)
+
+
+class MemoryGroup:
+    """A control group that counts the kernel's pages that its processes brought to memory."""
+
+    def __init__(self, name):
+        with open("/proc/self/cgroup") as file:
+            groups = {kinds: place for _, kinds, place in (line.rstrip("\n").split(":", 2) for line in file)}
+        # Version 1 has a hierarchy for memory, version 2 one for all.
+        place, self.row = ("/sys/fs/cgroup/memory", "cache") if "memory" in groups else ("/sys/fs/cgroup", "file")
+        self.path = os.path.join(place + groups["memory" if "memory" in groups else ""], name)
+        os.mkdir(self.path)
+        if not os.path.exists(os.path.join(self.path, "memory.stat")):
+            self.remove()
+            raise OSError("no memory controller")
+
+    def start(self, *command):
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=self._enter)
+
+    def _enter(self):
+        with open(os.path.join(self.path, "cgroup.procs"), "w") as file:
+            file.write(str(os.getpid()))
+
+    def cached(self):
+        with open(os.path.join(self.path, "memory.stat")) as file:
+            return int(dict(line.split() for line in file)[self.row])
+
+    def remove(self):
+        os.rmdir(self.path)
+
+
+@pytest.fixture
+def group(folder, stack):
+    try:
+        group = MemoryGroup(f"moorage-e2e-{os.getpid()}-{os.path.basename(folder)}")
+    except (OSError, KeyError) as error:
+        pytest.skip(f"needs a control group of its own: {error}")
+    stack.callback(group.remove)
+    return group
+
+
+#: Reads a file and has it open until its standard input ends.
+READER = """
+import sys
+with open(sys.argv[1], "rb") as file:
+    print(len(file.read()), flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_pages_that_the_next_open_does_without_go_at_the_close(warm, contents, group):
+    """Who reads a file again would wait until the kernel has dropped what the first read left of it in memory."""
+    size = len(contents["even"])
+    with group.start(sys.executable, "-c", READER, warm / "even") as reader:
+        assert int(reader.stdout.readline()) == size
+        # It is open: its pages stay. The kernel counts some of them a moment later.
+        wait_until(lambda: group.cached() >= size, 20, "the pages to be counted")
+        before = group.cached()
+        reader.stdin.close()
+    wait_until(lambda: group.cached() < before - size / 2, 20, "the pages to go")
+    assert opened_by_the_kernel(warm, "even", size)
+
+
+def test_pages_of_what_the_mount_goes_on_reading_stay(instance, disk, contents):
+    mount = instance.mount("s3://bucket", None, "ro", "kernel_age=0s")
+    assert read(mount / "even") == contents["even"]
+    before = bytes_read_by(mount.pid)
+    # They would go in the background.
+    time.sleep(0.5)
+    assert read(mount / "even") == contents["even"]
+    assert bytes_read_by(mount.pid) - before < len(contents["even"]) / 2
 
 
 def test_what_happens_to_the_cache_hurts_nobody_who_reads(warm, contents, disk):
