@@ -137,6 +137,8 @@ def test_a_lost_answer_to_complete_is_recognised(instance, proxy, client, seed, 
     digest = write_random_file(mount / "big", 12 * MIB, seed)
     if kill:
         wait_until(lambda: "big" in all_keys(client, "bucket"), 30, "the upload to be completed")
+        # The server has it a moment before the answer is on its way.
+        lost.wait()
         assert instance.in_flight(), "the flusher knows already: the test proves nothing"
         instance.kill_flusher()
         lost.release()
@@ -186,6 +188,7 @@ def test_a_lost_end_of_a_resumable_upload_is_recognised_after_a_kill(instance, p
         proxy.rule("respond", method="HEAD", path="/_moorage/uploads/", status=404, times="all")
     digest = write_random_file(mount / "big", 16 * MIB, seed)
     wait_until(lambda: "big" in all_keys(client, "bucket"), 30, "the upload to be completed")
+    lost.wait()
     assert instance.in_flight(), "the flusher knows already: the test proves nothing"
     instance.kill_flusher()
     lost.release()

@@ -45,6 +45,7 @@ def test_uploads_whose_names_are_lost_are_ended_and_those_of_others_are_not(inst
     meanwhile = begin(client)
     send_part(client, meanwhile, seed)
     wait_until(lambda: any(u["Key"] == "killed" for u in uploads(client).values()), 20, "the upload to be begun")
+    held.wait()
     assert instance.in_flight(), "nothing was in flight"
     instance.kill_flusher()
     held.release()
@@ -80,6 +81,7 @@ def test_an_upload_is_ended_though_its_file_is_gone_meanwhile(instance, proxy, c
     held = proxy.rule("hold-response", method="POST", path="/bucket/big", query="uploads")
     write_random_file(mount / "big", 12 * MIB, seed)
     wait_until(lambda: uploads(client), 20, "the upload to be begun")
+    held.wait()
     instance.kill_flusher()
     os.unlink(mount / "big")
     held.release()
