@@ -159,11 +159,17 @@ def with_a_journal_that_failed(kind, proxy, make_instance, bad_machine, seed):
         write(mount / name, data)
     (journal,) = glob.glob(os.path.join(glob.escape(machine.disk.path), "state", "volumes", "*", "journal.sqlite"))
     for number in range(100):
-        with contextlib.suppress(OSError, sqlite3.OperationalError):
+        is_readable = True
+        try:
             if fail_write_back_of(journal, machine.disk, lambda which: os.mkdir(mount / f"g{number}-{which}")):
                 return machine, mount, contents, journal
+        except (OSError, sqlite3.OperationalError):
+            pass
+        except sqlite3.DatabaseError:
+            # Of an attempt before a part has failed, and memory has let go of it.
+            is_readable = False
         machine.disk.heal()
-        if not machine.disk.is_writable():
+        if not is_readable or not machine.disk.is_writable():
             # The file system had something of its own to write.
             mount = machine.start_again(mount)
     raise AssertionError("nothing failed: the test proves nothing")
