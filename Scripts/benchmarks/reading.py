@@ -250,6 +250,7 @@ class Bench:
                 claim_memory(self.work, MEMORY)
                 try:
                     self.figures.add("warm read-only", each.name, timed(lambda: read_through(path)))
+                    # The kernel drops a gibibyte of pages meanwhile; for a reader that comes at once it is a part of the open.
                     time.sleep(1)
                     self.figures.add("again read-only", each.name, timed(lambda: read_through(path)))
                     self.figures.add("once more read-only", each.name, timed(lambda: read_through(path)))

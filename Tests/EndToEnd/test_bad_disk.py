@@ -169,8 +169,8 @@ def with_a_journal_that_failed(kind, proxy, make_instance, bad_machine, seed):
             # Of an attempt before a part has failed, and memory has let go of it.
             is_readable = False
         machine.disk.heal()
+        # Where it cannot be written to, the file system had something of its own to write.
         if not is_readable or not machine.disk.is_writable():
-            # The file system had something of its own to write.
             mount = machine.start_again(mount)
     raise AssertionError("nothing failed: the test proves nothing")
 
