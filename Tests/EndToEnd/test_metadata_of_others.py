@@ -9,6 +9,7 @@ import stat
 import subprocess
 import threading
 import time
+import urllib.parse
 
 import pytest
 
@@ -119,21 +120,42 @@ def test_what_has_none_is_not_asked_for_it(instance, proxy, client, told):
     assert asked_for(proxy) == []
 
 
+def walked(folder):
+    return subprocess.run(["find", folder, "-ls"], check=True, capture_output=True)
+
+
+def listed(proxy):
+    """The folders that were listed."""
+    queries = [urllib.parse.parse_qs(request["query"]) for request in proxy.requests("GET list")]
+    return {query["prefix"][0] for query in queries if "prefix" in query}
+
+
 def test_walking_through_own_folders_costs_their_listings_alone(instance, proxy, client, told):
     mount = instance.mount("s3://bucket", None, "metadata_age=1s", "kernel_age=0s")
-    for number in range(10):
-        os.makedirs(mount / f"k/{number}/e")
+    folders = {f"k/{number}/{name}" for number in range(10) for name in ("", "e/")} | {"k/"}
+    for folder in sorted(folders):
+        os.mkdir(mount / folder)
     instance.flush()
-    for number in range(5):
-        # Markers of our own are asked for once, where listings tell nothing of them.
-        if number == 2:
-            proxy.zero()
-        subprocess.run(["find", mount.path, "-ls"], check=True, capture_output=True)
+    # Markers of our own are asked for once, where listings tell nothing of them.
+    for _ in range(2):
+        proxy.zero()
+        # What took long to list is believed longer than its age.
+        wait_until(lambda: walked(mount.path) and folders <= listed(proxy), 30, "all folders to be listed", 1.1)
+    proxy.zero()
+    for _ in range(3):
+        walked(mount.path)
         time.sleep(1.1)
     subprocess.run(["chmod", "-R", "g-w", mount / "k"], check=True)
     instance.flush()
-    assert proxy.requests("GET list"), "nothing was asked for: the test proves nothing"
+    assert listed(proxy), "nothing was asked for: the test proves nothing"
     assert asked_for(proxy) == []
+
+
+def list_until(is_over, folder):
+    """Lists a folder, also again: what took long to list is believed longer than its age."""
+    while not is_over.is_set():
+        subprocess.run(["ls", "-l", folder], stdout=subprocess.DEVNULL)
+        is_over.wait(0.2)
 
 
 def test_many_folders_are_asked_for_at_once_each_time(instance, proxy, client, told):
@@ -143,14 +165,17 @@ def test_many_folders_are_asked_for_at_once_each_time(instance, proxy, client, t
     mount = instance.mount("s3://bucket", None, "metadata_age=1s", "kernel_age=0s")
     for _ in range(3):
         held = proxy.rule("hold", method="HEAD", path="/bucket/k/folder", times="all")
-        listing = threading.Thread(target=subprocess.run, args=(["ls", "-l", mount / "k"],))
+        is_over = threading.Event()
+        listing = threading.Thread(target=list_until, args=(is_over, mount / "k"))
         listing.start()
-        # One after another there would never be two.
-        held.wait(8)
-        held.release()
-        held.remove()
-        listing.join()
-        time.sleep(1.1)
+        try:
+            # One after another there would never be two.
+            held.wait(8)
+        finally:
+            is_over.set()
+            held.release()
+            held.remove()
+            listing.join()
 
 
 def test_asking_in_vain_leaves_no_request_in_doubt(instance, proxy, client):
@@ -178,9 +203,9 @@ def test_what_another_added_to_a_folder_meanwhile_is_not_lost(instance, proxy, c
     os.mkdir(mount / "d")
     instance.flush()
     assert mode_of(mount / "d") == 0o755
-    time.sleep(1.1)
     put(client, "d/")
-    assert os.listdir(mount.path) == ["d"]
+    proxy.zero()
+    wait_until(lambda: os.listdir(mount.path) == ["d"] and proxy.requests("GET list"), what="a new listing")
     proxy.offline()
     os.chmod(mount / "d", 0o700)
     proxy.online()
