@@ -228,6 +228,8 @@ extension Inode {
             guard state.revision == state.recorded, state.activeWrites == 0 else { return false }
             // Read before what is written now was begun.
             if state.isWritable, !isWritable || content.generation != state.content.generation { return true }
+            // The row of a copy says nothing of its bytes before the first of them are recorded.
+            if state.isWritable, state.copied == state.revision { return true }
             state.content = content
             state.isLoaded = true
             state.isWritable = isWritable

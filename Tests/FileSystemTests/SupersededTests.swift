@@ -76,6 +76,17 @@ import Testing
         #expect(try volume.content(conflict.copy.string) == [1, 2, 7])
     }
 
+    /// Another writer, who found the file superseded, looks at the row just when the copy was made and before it is written to.
+    @Test func whatWasCopiedStaysWhileAnotherLooksAnew() throws {
+        let handle = try superseded("a")
+        let copy = try touchCopy(handle)
+        #expect(try volume.files.reload(handle.inode))
+        #expect(try volume.read(handle, ByteRange(0, 3)) == old)
+        try volume.write(handle, [7], at: 1)
+        try volume.close(handle)
+        #expect(try volume.content(copy.string) == [1, 7, 3])
+    }
+
     @Test(arguments: ["rename", "chmod", "link"]) func whatElseIsDoneWithItStays(what: String) throws {
         let handle = try superseded("a")
         let copy = try touchCopy(handle)
