@@ -161,7 +161,7 @@ def test_an_interrupted_mount_does_not_come_about(instance, proxy):
     command = [instance.binary, "mount", "s3://bucket", place, "-o", f"endpoint={instance.endpoint}"]
     instance.adopt("s3://bucket", place)
     process = subprocess.Popen(command, env=instance.environment, stderr=subprocess.DEVNULL)
-    time.sleep(1)
+    rule.wait()
     process.send_signal(signal.SIGINT)
     assert process.wait(10) == -signal.SIGINT
     assert find_processes("mount", place), "nothing was left to come about"
@@ -174,12 +174,13 @@ def test_an_interrupted_mount_does_not_come_about(instance, proxy):
 def test_a_mount_in_the_foreground_ends_at_once_while_it_connects(instance, proxy, number):
     place = instance.directory("mnt/foreground")
     os.makedirs(place)
-    proxy.rule("hold", times="all")
+    rule = proxy.rule("hold", times="all")
     command = [instance.binary, "mount", "s3://bucket", place, "-o", f"endpoint={instance.endpoint}", "--foreground"]
     process = subprocess.Popen(command, env=instance.environment, stderr=subprocess.PIPE)
-    time.sleep(1)
+    rule.wait()
     process.send_signal(number)
-    assert process.wait(3) == 1 and process.stderr.read().count(b"interrupted") == 1
+    # By itself it would give up after ten seconds.
+    assert process.wait(7) == 1 and process.stderr.read().count(b"interrupted") == 1
     assert not is_mounted(place)
 
 
@@ -192,7 +193,9 @@ def test_output_that_cannot_be_written_is_a_failure(instance, mount):
         assert result.returncode == 1 and b"standard output" in result.stderr, words
 
 
-def test_a_flush_on_a_terminal_ends_with_all_of_it(instance, mount):
+def test_a_flush_on_a_terminal_ends_with_all_of_it(instance):
+    instance.configure(quiet_period="1h")
+    mount = instance.mount("s3://bucket")
     write_file(mount / "file", b"f" * 100_000)
     status, text = on_a_terminal(instance, "flush")
     assert status == 0

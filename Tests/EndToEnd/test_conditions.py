@@ -25,9 +25,18 @@ def write_small(mount, name="a"):
     write_file(mount / name, b"content of " + name.encode())
 
 
+def mount_held(instance, *reasons):
+    """A mount whose flusher knows why it has to wait: after three seconds it begins with what it knows by then."""
+    mount = instance.mount("s3://bucket")
+    instance.running_flusher()
+    wait_until(lambda: instance.policy()["volumes"], PATIENCE, "the flusher to know of the mount")
+    wait_until(lambda: sorted(instance.holds()) == sorted(reasons), PATIENCE, f"reasons to wait: {reasons}")
+    return mount
+
+
 def test_a_low_battery_holds_uploads(client, instance, bus):
     upower = bus.upower(on_battery=True, percentage=10)
-    mount = instance.mount("s3://bucket")
+    mount = mount_held(instance, "battery")
     write_small(mount)
     expect_all_held(instance, "battery")
     assert instance.condition("battery")["value"] == "10%" and instance.condition("power")["value"] == "battery"
@@ -40,7 +49,7 @@ def test_a_low_battery_holds_uploads(client, instance, bus):
 def test_logind_tells_of_external_power_where_nobody_else_does(client, instance, bus):
     login = bus.logind(on_external_power=False)
     instance.configure(require_power="true")
-    mount = instance.mount("s3://bucket")
+    mount = mount_held(instance, "battery")
     write_small(mount)
     expect_all_held(instance, "battery")
     assert instance.condition("power")["source"] == "logind"
@@ -52,7 +61,7 @@ def test_mobile_networks_may_be_spared(client, instance, bus):
     manager = bus.network_manager(metered=2)
     manager.update(PrimaryConnectionType="'gsm'")
     instance.configure(allow_cellular="false")
-    mount = instance.mount("s3://bucket")
+    mount = mount_held(instance, "cellular")
     write_small(mount)
     expect_all_held(instance, "cellular")
     # Without a word of the user's on what it costs it is expensive too.
@@ -65,7 +74,7 @@ def test_mobile_networks_may_be_spared(client, instance, bus):
 @pytest.mark.parametrize("place", [OLD_PROFILES, NEW_PROFILES], ids=["old-name", "new-name"])
 def test_saving_power_holds_uploads(client, instance, bus, place):
     profiles = bus.power_profiles("power-saver", place)
-    mount = instance.mount("s3://bucket")
+    mount = mount_held(instance, "power-saver")
     write_small(mount)
     expect_all_held(instance, "power-saver")
     assert instance.condition("power-profile")["source"] == place[0]
@@ -77,7 +86,7 @@ def test_every_reason_is_told_and_all_must_pass(client, proxy, instance, bus):
     manager = bus.network_manager(metered=1)
     upower = bus.upower(on_battery=True, percentage=19)
     profiles = bus.power_profiles("power-saver")
-    mount = instance.mount("s3://bucket")
+    mount = mount_held(instance, "battery", "expensive", "power-saver")
     write_small(mount)
     expect_all_held(instance, "battery", "expensive", "power-saver")
     login = proxy.rule("respond", times="all", status=511, body="<html>Welcome to the hotel</html>")
@@ -116,7 +125,7 @@ def test_what_only_networkmanager_takes_for_a_login_holds_nothing_for_long(clien
 
 def test_services_and_buses_may_die_and_return(client, instance, bus):
     manager = bus.network_manager(metered=1)
-    mount = instance.mount("s3://bucket")
+    mount = mount_held(instance, "expensive")
     write_small(mount)
     expect_all_held(instance, "expensive")
     manager.stop()
@@ -147,7 +156,7 @@ def test_services_and_buses_may_die_and_return(client, instance, bus):
 def test_daemons_that_tell_of_power_may_die_and_return(client, instance, bus, settings, serve, reason, condition):
     service = serve(bus)
     instance.configure(**settings)
-    mount = instance.mount("s3://bucket")
+    mount = mount_held(instance, reason)
     write_small(mount)
     expect_all_held(instance, reason)
     source = instance.condition(condition)["source"]
@@ -194,7 +203,7 @@ def test_networks_are_low_data_by_their_names(client, instance, bus):
     name = manager.name
     path = add_connection(manager, "My phone")
     instance.configure(low_data_networks="Train, My phone")
-    mount = instance.mount("s3://bucket")
+    mount = mount_held(instance, "constrained")
     write_small(mount)
     expect_all_held(instance, "constrained")
     assert instance.condition("connection")["value"] == "My phone (802-3-ethernet)"
@@ -220,7 +229,7 @@ def test_power_supplies_tell_without_upower(client, instance, folder):
     battery = {"type": "Battery", "present": 1, "status": "Discharging", "capacity": 7}
     mouse = {"type": "Battery", "scope": "Device", "status": "Discharging", "capacity": 99}
     write_supplies(root, AC={"type": "Mains", "online": 0}, BAT0=battery, mouse=mouse)
-    mount = instance.mount("s3://bucket")
+    mount = mount_held(instance, "battery")
     write_small(mount)
     expect_all_held(instance, "battery")
     fact = instance.condition("battery")
@@ -230,7 +239,7 @@ def test_power_supplies_tell_without_upower(client, instance, folder):
 
 def test_a_person_decides_for_a_while(client, instance):
     mount = instance.mount("s3://bucket")
-    report = json.loads(instance.run("policy", "set", "metered=yes", "--for", "6s", "--json").stdout)
+    report = json.loads(instance.run("policy", "set", "metered=yes", "--for", "15s", "--json").stdout)
     [override] = report["overrides"]
     assert (override["key"], override["value"]) == ("metered", "yes") and override["until"] > override["since"]
     write_small(mount)
@@ -311,7 +320,7 @@ def test_without_any_route_uploads_wait_for_one(client, instance, proxy, stack):
 def test_discretionary_uploads_wait_for_power(client, instance, bus):
     upower = bus.upower(on_battery=True, percentage=90)
     instance.configure(discretionary="true")
-    mount = instance.mount("s3://bucket")
+    mount = mount_held(instance, "battery")
     write_small(mount)
     expect_all_held(instance, "battery")
     assert instance.policy()["volumes"][0]["class"] == "discretionary"
@@ -330,7 +339,7 @@ def test_the_device_that_traffic_takes_is_asked_for(client, instance, bus):
         "call", "-d", NETWORK_MANAGER[0], "-o", path, "-m", "org.freedesktop.DBus.Mock.AddProperty",
         "org.freedesktop.NetworkManager.Device", "Metered", "<uint32 1>",
     )
-    mount = instance.mount("s3://bucket")
+    mount = mount_held(instance, "expensive")
     write_small(mount)
     expect_all_held(instance, "expensive")
     manager.update("org.freedesktop.NetworkManager.Device", path, Metered="uint32 2")

@@ -255,7 +255,7 @@ def test_a_big_upload_that_is_overtaken_becomes_a_copy(instance, proxy, client, 
     mount = instance.mount("s3://bucket")
     assert open(mount / "big.bin", "rb").read() == b"base"
     data = random_bytes(seed, 20 * MIB)
-    proxy.limit(up=8 * MIB)
+    proxy.limit(up=4 * MIB)
     write_file(mount / "big.bin", data)
     wait_until(lambda: proxy.body_bytes() > 2 * MIB, 30, "the upload to be under way")
     proxy.limit(up=MIB)

@@ -57,7 +57,7 @@ class Stream:
     def count_ranges(self):
         """How many are under way when there come to be no more, and when what is not held has come; else nothing."""
         count = self.begun.matched()
-        time.sleep(1)
+        time.sleep(2)
         return count if count == self.begun.matched() > 1 and len(self.answers()) == FIRST else 0
 
     def let_go(self):

@@ -96,9 +96,16 @@ def tracer(folder, stack):
 def staging(instance):
     """The files with bytes that are not remote, by name."""
     (found,) = glob.glob(os.path.join(instance.directory("state"), "volumes", "*", "staging"))
-    # Empty ones may have been made ahead, for files that are to come.
     paths = {name: os.path.join(found, name) for name in os.listdir(found)}
-    return {name: path for name, path in paths.items() if os.path.getsize(path) > 0}
+    return {name: path for name, path in paths.items() if size(path) > 0}
+
+
+def size(path):
+    """Of a file in staging; empty ones were made ahead, and go when no file has come for them."""
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:
+        return 0
 
 
 def begin(instance, path, data):

@@ -137,6 +137,7 @@ def content(client, key):
 def test_what_close_acknowledged_survives_sigkill(server, proxy, instance, client, seed):
     """No power loss here: closed files survive the death of mount and flusher without any fsync."""
     mount = instance.mount("s3://bucket")
+    instance.running_flusher()
     assert os.listdir(mount.path) == []
     proxy.offline()
     for number in range(100):
@@ -172,6 +173,7 @@ CUTS = {
 def test_what_was_written_after_a_cut_survives_sigkill(cut, proxy, instance, client, seed):
     """Only power loss brings back what was synced before: a kill leaves what became of it."""
     mount = instance.mount("s3://bucket")
+    instance.running_flusher()
     assert os.listdir(mount.path) == []
     proxy.offline()
     contents, files = {}, []

@@ -283,6 +283,7 @@ def test_where_the_server_cannot_copy(mount, instance, proxy, client):
 
 @pytest.mark.parametrize("who", ["mount", "flusher"])
 def test_kills_lose_no_name(mount, instance, client, who):
+    instance.running_flusher()
     stop = threading.Event()
 
     def work():

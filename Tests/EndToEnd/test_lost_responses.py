@@ -232,12 +232,14 @@ def test_an_error_with_status_200_to_complete_is_a_failure(instance, proxy, clie
     instance.configure(upload_protocol="s3-multipart", part_size="5M")
     mount = instance.mount("s3://bucket")
     lie = proxy.rule("respond", method="POST", query="uploadId=", status=200, times=2, body=ERROR_BODY)
+    held = proxy.rule("hold", method="POST", query="uploadId=")
     digest = write_random_file(mount / "big", 12 * MIB, seed)
-    lie.wait(1)
+    held.wait()
+    assert lie.matched() == 2
     assert "big" not in all_keys(client, "bucket")
     assert instance.pending_files() == 1, "a lie was taken for success"
+    held.release()
     instance.flush()
-    assert lie.matched() == 2
     assert sha256_of_object(client, "bucket", "big") == digest
     assert_quiet(instance, client, {"big"})
 

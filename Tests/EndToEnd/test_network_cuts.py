@@ -128,7 +128,7 @@ def test_an_upload_waits_and_goes_on_where_it_was(far_server, far_instance, netw
     instance = far_instance
     instance.configure(stall_timeout="5s", connect_timeout="2s", max_rate="3M")
     mount = instance.mount("s3://bucket")
-    size = 24 * MIB
+    size = 48 * MIB
     before = far_server.body_bytes()
     digest = write_random_file(mount / "big", size, seed)
     wait_until(lambda: far_server.body_bytes() - before >= 5 * MIB, 60, "an upload under way")

@@ -96,9 +96,11 @@ def test_an_upload_that_the_server_loses_is_begun_anew_and_nothing_else_is_left(
     proxy.limit(up=16 * MIB)
     digest = write_random_file(mount / "big", 24 * MIB, seed)
     wait_until(lambda: proxy.body_bytes() > 6 * MIB, 30, "a part to arrive", 0.02)
+    proxy.limit(up=MIB)
     assert instance.in_flight(), "nothing was in flight"
     (lost,) = uploads(client)
     client.abort_multipart_upload(Bucket="bucket", Key="big", UploadId=lost)
+    proxy.limit()
     instance.flush()
     assert sha256_of_object(client, "bucket", "big") == digest
     assert uploads(client) == {}

@@ -138,7 +138,7 @@ def test_rules_of_paths_and_files_are_shown_with_what_holds_them(client, instanc
     wait_until(lambda: instance.policy()["volumes"][0]["other_rules"] == [], 20, "the rules to be forgotten")
 
 
-def test_a_path_has_timeouts_of_its_own(client, proxy, instance, seed):
+def test_a_path_has_timeouts_of_its_own(client, proxy, instance):
     """Nothing moves: one is given up and tried again, two of which it is known that they may take long are not."""
     instance.configure(quiet_period="0s", stall_timeout="5s", upload_protocol="put", retry_base="1s")
     with open(instance.environment["MOORAGE_CONFIG"], "a") as file:
@@ -150,12 +150,11 @@ def test_a_path_has_timeouts_of_its_own(client, proxy, instance, seed):
     ]
     mount = instance.mount("v")
     for number, name in enumerate(names):
-        write_random_file(mount / name, 100, seed + number)
-        with open(mount / name, "ab") as file:
+        with open(mount / name, "wb") as file:
             if name == "c":
                 os.setxattr(mount / name, "user.moorage.stall-timeout", b"300s")
             # More than the sockets between hold.
-            file.write(bytes(32 * MIB))
+            file.write(bytes([number]) * (32 * MIB))
 
     def tries():
         return [rule.matched() for rule in rules]

@@ -96,7 +96,7 @@ def manager(network, folder, stack, bus):
 def test_networkmanager_says_that_the_network_costs(far_server, manager, far_instance, bus, seed):
     instance = far_instance
     instance.environment["DBUS_SYSTEM_BUS_ADDRESS"] = bus.address
-    instance.configure(max_rate="3M")
+    instance.configure(max_rate="1M")
     mount = instance.mount("s3://bucket")
     wait_until(lambda: instance.condition("metered")["value"] == "no", 30, "what NetworkManager says")
     assert instance.condition("connection")["value"] == "hotel (802-3-ethernet)"

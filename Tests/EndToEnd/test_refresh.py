@@ -197,7 +197,7 @@ def test_a_folder_that_others_put_something_in_is_not_removed_as_empty(instance,
     assert instance.pending_files() > 0, "it is sent: the test proves nothing"
 
 
-def test_a_folder_made_here_moves_with_what_others_put_in_it(instance, client):
+def test_a_folder_made_here_moves_with_what_others_put_in_it(instance, proxy, client):
     instance.configure(metadata_age="1s", quiet_period="1h")
     mount = instance.mount("s3://bucket")
     for name in ("d", "e", "src"):
@@ -209,7 +209,8 @@ def test_a_folder_made_here_moves_with_what_others_put_in_it(instance, client):
     assert sorted(os.listdir(mount / "n")) == ["mine", "theirs"]
     os.unlink(mount / "e/mine")
     client.put_object(Bucket="bucket", Key="e/theirs", Body=b"of others")
-    time.sleep(1.1)
+    proxy.zero()
+    wait_until(lambda: os.listdir(mount.path) and proxy.requests("GET list"), what="a new listing")
     with pytest.raises(OSError) as failure:
         os.rename(mount / "src", mount / "e")
     assert failure.value.errno == errno.ENOTEMPTY

@@ -73,7 +73,10 @@ class Upload:
         self.plan_cuts(cuts, SIZE)
         for number, total in enumerate(sorted(self.generator.randrange(20 * MIB, SIZE - 60 * MIB) for _ in range(4))):
             self.wait_for_total(total)
+            # It does not come to its end while it is looked at.
+            self.proxy.limit(up=2 * MIB)
             self.kill_flusher() if number % 2 == 0 else self.kill_mount()
+            self.proxy.limit(up=48 * MIB)
         self.finish()
         assert self.proxy.stats()["cuts"] == cuts
 

@@ -97,12 +97,14 @@ def test_the_clock_may_be_set_under_a_running_flusher(client, instance, folder):
     expect_remote(client, "a", "b")
 
 
-def test_a_window_that_closes_stops_what_is_under_way(client, proxy, instance, seed):
+def test_a_window_that_closes_stops_what_is_under_way(client, proxy, instance):
     instance.environment["TZ"] = zone_in_which_it_is(11, 59, 48)
     instance.configure(window="11:00-12:00", quiet_period="0s", upload_protocol="s3-multipart", part_size="5M")
     proxy.limit(up=MIB)
     mount = instance.mount("s3://bucket")
-    write_random_file(mount / "big", 40 * MIB, seed)
+    # There is little time: nothing that the disk would have to take before.
+    with open(mount / "big", "wb") as file:
+        file.truncate(40 * MIB)
     wait_until(lambda: proxy.body_bytes() > 0, PATIENCE, "the upload to begin")
     expect_held(instance, "big", "window")
     time.sleep(CLOSING)
@@ -146,6 +148,8 @@ def test_large_files_may_be_given_time_by_their_size(client, instance, bus, seed
     write_random_file(mount / "small", 2 * MIB - 1, seed)
     expect_remote(client, "small")
     expect_held(instance, "large", "battery")
+    # The other's object is there before the answer is.
+    wait_until(lambda: len(instance.uploads()) == 1, PATIENCE, "the end of the other")
     [upload] = instance.uploads()
     assert upload["details"]["class"] == "discretionary"
     # What would send it is told, and does so.
@@ -188,7 +192,7 @@ def test_a_moment_comes_by_itself(client, instance):
     instance.configure(quiet_period="0s")
     mount = instance.mount("s3://bucket")
     with open(mount / "a", "w") as file:
-        os.setxattr(mount / "a", "user.moorage.not-before", b"+6s")
+        os.setxattr(mount / "a", "user.moorage.not-before", b"+10s")
         file.write("content")
     moment = datetime.fromisoformat(os.getxattr(mount / "a", "user.moorage.not-before").decode().replace("Z", "+00:00"))
     expect_held(instance, "a", "not-before")

@@ -23,11 +23,12 @@ def test_a_file_that_keeps_growing_does_not_hide_the_others(server, client):
     place = os.path.join(server.root, "bucket")
     with open(os.path.join(place, "still"), "wb") as file:
         file.write(b"still")
-    isOver = threading.Event()
+    hasBegun, isOver = threading.Event(), threading.Event()
 
     def grow():
         with open(os.path.join(place, "log"), "wb", buffering=0) as file:
             file.write(bytes(8 << 20))
+            hasBegun.set()
             while not isOver.is_set():
                 file.write(b"line\n")
                 time.sleep(0.0002)
@@ -35,7 +36,7 @@ def test_a_file_that_keeps_growing_does_not_hide_the_others(server, client):
     writer = threading.Thread(target=grow)
     writer.start()
     try:
-        time.sleep(0.2)
+        assert hasBegun.wait(30)
         for _ in range(5):
             assert keys(client) == ["log", "still"]
             answer = client.get_object(Bucket="bucket", Key="log")

@@ -21,11 +21,14 @@ def test_an_upload_resumes_after_the_server_was_killed(server, proxy, instance, 
     digest = write_random_file(mount / "big", SIZE, seed)
     for share in (0.3, 0.6):
         wait_until(lambda: proxy.body_bytes() > SIZE * share, 60, f"{share} of the upload")
+        # It does not come to its end while it is looked at.
+        proxy.limit(up=2 * MIB)
         assert instance.in_flight(), "nothing was in flight at the kill"
         server.kill()
         with pytest.raises(Exception):
             server.client().list_buckets()
         server.restart()
+        proxy.limit(up=32 * MIB)
     instance.flush()
     assert sha256_of_object(server.client(), "bucket", "big") == digest
     # All parts in flight, or what was in the sockets: 10 MiB by the kernel's limits (tcp(7)) where the server lags.

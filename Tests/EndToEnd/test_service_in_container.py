@@ -24,7 +24,7 @@ upload_protocol = s3-multipart
 part_size = 5M
 parallel_parts = 1
 """
-# Nothing is to sleep but logind's idea of the machine: it sees a kernel that could, and is asleep for three seconds.
+# Nothing is to sleep but logind's idea of the machine: it sees a kernel that could, and is asleep for six seconds.
 SLEEP = {
     "power/state": "freeze mem disk\n",
     "power/mem_sleep": "[s2idle] deep\n",
@@ -33,7 +33,7 @@ SLEEP = {
         # What would be kept from /sys is not there.
         "ProtectControlGroups=no\nProtectKernelTunables=no\nProtectKernelModules=no\nProtectKernelLogs=no\n"
         "ProtectClock=no\nProtectSystem=no\nPrivateTmp=no\nReadWritePaths=\n",
-    "etc/systemd/system/systemd-suspend.service.d/test.conf": "[Service]\nExecStart=\nExecStart=sleep 3\n",
+    "etc/systemd/system/systemd-suspend.service.d/test.conf": "[Service]\nExecStart=\nExecStart=sleep 6\n",
 }
 FLUSHER_LOG = "_SYSTEMD_USER_UNIT=moorage-flusher.service"
 

@@ -141,14 +141,14 @@ def following(instance, lines, *words):
 def test_events_tell_what_happens_to_an_upload(instance, proxy, mount, lines, seed):
     events = following(instance, lines)
     assert events.documents[-1]["pid"] == instance.flusher_pid()
-    proxy.limit(up=4 * MIB)
+    proxy.limit(up=MIB)
     write_random_file(mount / "big", 12 * MIB, seed)
     wait_until(lambda: len(of_kind(events, "progress")) >= 3, 30, "progress")
     instance.run("uploads", "pause", mount / "big")
     wait_until(lambda: any(wait["reason"] == "paused" for event in of_kind(events, "waiting")
                            for wait in event["waiting"]), 20, "the pause")
     sent = instance.uploads()[0]["sent"]
-    proxy.limit(up=0)
+    proxy.limit()
     instance.run("uploads", "resume", mount / "big")
     wait_until(lambda: "idle" in kinds(events), 30, "the end")
     seen = kinds(events, "big")
