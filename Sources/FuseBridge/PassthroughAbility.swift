@@ -12,7 +12,7 @@ package struct PassthroughAbility: Hashable, Sendable {
     package var kernel: Version
     /// As far as its configuration is to be found: without that it may still refuse.
     package var isBuiltIn: Bool
-    /// The kernel does it for root only (CAP_SYS_ADMIN).
+    /// The kernel does it for root only, and not for root of a user namespace.
     package var isPrivileged: Bool
     /// The cache's file system can clone files (ioctl_ficlone(2)).
     package var canClone: Bool
@@ -57,13 +57,34 @@ package struct PassthroughAbility: Hashable, Sendable {
         return PassthroughAbility(
             kernel: runningKernel,
             isBuiltIn: configuration.map { isBuiltIn(accordingTo: String(decoding: $0, as: UTF8.self)) } ?? true,
-            isPrivileged: geteuid() == 0,
+            isPrivileged: isPrivileged,
             canClone: canClone
         )
     }
 
     /// Whether the kernel and the user let it be tried.
-    package static var isPermitted: Bool { geteuid() == 0 && runningKernel >= leastKernel }
+    package static var isPermitted: Bool { isPrivileged && runningKernel >= leastKernel }
+
+    private static var isPrivileged: Bool {
+        guard let status = try? Files.read("/proc/self/status"), let users = try? Files.read("/proc/self/uid_map")
+        else { return geteuid() == 0 }
+        return isPrivileged(
+            status: String(decoding: status, as: UTF8.self),
+            userMap: String(decoding: users, as: UTF8.self)
+        )
+    }
+
+    /// Whether a process has CAP_SYS_ADMIN (capabilities(7)) in the first user namespace, by its `/proc/PID/status` and
+    /// `/proc/PID/uid_map`: there all users are what they are (user_namespaces(7)).
+    package static func isPrivileged(status: String, userMap: String) -> Bool {
+        let row = status.split(separator: "\n").first { $0.hasPrefix("CapEff:") }
+        let effective = row.flatMap { $0.split(whereSeparator: \.isWhitespace).last }.flatMap { UInt64($0, radix: 16) }
+        guard let effective, effective & administration != 0 else { return false }
+        return userMap.split(whereSeparator: \.isWhitespace) == ["0", "0", "4294967295"]
+    }
+
+    /// The bit of CAP_SYS_ADMIN (linux/capability.h).
+    private static let administration: UInt64 = 1 << 21
 
     /// Whether a kernel with this configuration (`/boot/config-*`) has it.
     package static func isBuiltIn(accordingTo configuration: String) -> Bool {
@@ -82,7 +103,7 @@ package struct PassthroughAbility: Hashable, Sendable {
     package var obstacle: String? {
         if kernel < Self.leastKernel { return "it needs Linux \(Self.leastKernel), here is \(kernel)" }
         if !isBuiltIn { return "this kernel was built without CONFIG_FUSE_PASSTHROUGH" }
-        if !isPrivileged { return "it needs root" }
+        if !isPrivileged { return "it needs root, outside of any user namespace" }
         return canClone ? nil : "the cache's file system cannot clone files, as XFS and Btrfs can"
     }
 }

@@ -20,12 +20,27 @@ import Testing
             PassthroughAbility(kernel: kernel, isPrivileged: isPrivileged, canClone: canClone).obstacle
         }
         #expect(obstacle(Version(6, 8), true, true) == "it needs Linux 6.9, here is 6.8")
-        #expect(obstacle(Version(6, 9), false, true) == "it needs root")
+        #expect(obstacle(Version(6, 9), false, true) == "it needs root, outside of any user namespace")
         let disk = "the cache's file system cannot clone files, as XFS and Btrfs can"
         #expect(obstacle(Version(6, 18), true, false) == disk)
         #expect(obstacle(Version(6, 18), true, true) == nil)
         let bare = PassthroughAbility(kernel: Version(6, 18), isBuiltIn: false, isPrivileged: true, canClone: true)
         #expect(bare.obstacle == "this kernel was built without CONFIG_FUSE_PASSTHROUGH")
+    }
+
+    @Test(arguments: [
+        ("000001ffffffffff", "         0          0 4294967295\n", true),
+        // Without CAP_SYS_ADMIN, as in a container.
+        ("00000000a80425fb", "         0          0 4294967295\n", false),
+        ("0000000000000000", "         0          0 4294967295\n", false),
+        // Root of a user namespace of its own.
+        ("000001ffffffffff", "         0       1000          1\n", false),
+        ("000001ffffffffff", "         0     100000      65536\n", false),
+        ("000001ffffffffff", "         0       1000          1\n         1     100000      65536\n", false),
+        ("", "", false),
+    ]) func rootOfANamespaceIsNotEnough(effective: String, users: String, expected: Bool) {
+        let status = "Name:\tmoorage\nCapPrm:\t000001ffffffffff\nCapEff:\t\(effective)\nCapBnd:\t000001ffffffffff\n"
+        #expect(PassthroughAbility.isPrivileged(status: status, userMap: users) == expected)
     }
 
     @Test func aConfigurationTellsOfWhatIsNotThere() {
