@@ -31,6 +31,7 @@ extension FileSystem {
             if !rest.isOpen, rest.path != row.path { continue }
             guard sealing, rest.isOpen else { return }
             // Bytes of a mapping came in between.
+            if Interruption.isGivenUp { throw .interrupted }
             usleep(20_000)
         }
     }

@@ -173,7 +173,9 @@ extension Inode.State {
     }
 
     /// A change of attributes left the file with this row, or with none: the content it shows is the same.
-    fileprivate mutating func noteRow(_ row: JournalNode?) {
+    mutating func noteRow(_ row: JournalNode?) {
+        // What is written now has a row, made since.
+        if row == nil, isWritable || activeWrites > 0 { return }
         node = row?.id
         if let row {
             guard content.generation == nil else { return }

@@ -113,7 +113,10 @@ extension FileSystem {
             }
             throw .journal(error)
         }
-        inode.state.withLock { $0.recorded = max($0.recorded, pending.revision) }
+        inode.state.withLock { state in
+            state.recorded = max(state.recorded, pending.revision)
+            if pending.seals { state.copied = nil }
+        }
         if pending.seals, !isGivenUp, pending.map.extents.isEmpty { try noteUnchanged(inode, pending) }
     }
 
@@ -122,10 +125,18 @@ extension FileSystem {
         // There was nothing before.
         if journal.isNewFile(pending.node) { return }
         let row = try translating { try journal.node(pending.node) }
-        guard row?.generation?.id != pending.generation else { return }
+        let isSame = row?.generation?.id == pending.generation
         inode.state.withLock { state in
             guard state.content.generation == pending.generation, !state.isWritable, !state.isDetached else { return }
-            if let row {
+            // What is below is what shows, and knows by itself where its bytes are, and of which upload it is the content.
+            if let row, case .content(var older) = state.content.below, pending.map.isPure(length: older.map.size),
+                older.generation == row.generation?.id || older.uploaded != nil
+            {
+                older.generation = row.generation?.id
+                state.content = older
+            } else if isSame {
+                return
+            } else if let row {
                 state.content.generation = row.generation?.id
             } else if case .remote(let key, let version) = state.content.below,
                 pending.map.isPure(length: version.size)

@@ -200,7 +200,9 @@ extension FileSystem {
     ) -> Inode {
         if node.isLocalOnly { view.noteNew(node.path, isParentLocal: folder.state.withLock { $0.isLocalOnly }) }
         let inode = table.make(kind, attributes)
-        _ = table.insert(inode, folder.number, name, replacing: table.child(folder.number, name))
+        let known = table.child(folder.number, name)
+        noteSuperseded(known, folder.number, name)
+        _ = table.insert(inode, folder.number, name, replacing: known)
         _ = table.retain(inode)
         inode.state.withLock { state in
             state.node = node.id

@@ -127,6 +127,7 @@ extension Inode.State {
         isWritable = true
         guard let new, let staging else { return }
         content = FileContent(generation: new.id, map: new.content, staging: staging)
+        copied = nil
         isLoaded = true
         synced = revision
         syncedEnd = 0

@@ -234,11 +234,13 @@ extension FileSystem {
 
 extension Inode {
     /// Shows the copy of a file's object that is by another of its names.
-    fileprivate func showCopy(at path: ObjectKey, _ version: ObjectVersion) {
+    func showCopy(at path: ObjectKey, _ version: ObjectVersion) {
         state.withLock { state in
             state.noteStatusChange()
+            // What is written now has a row, made since.
+            guard !state.isWritable, state.activeWrites == 0 else { return }
             state.node = nil
-            guard kind == .file, !state.isWritable, state.activeWrites == 0 else { return }
+            guard kind == .file else { return }
             state.content = .remote(path, version)
             state.isLoaded = true
             state.isWritable = false

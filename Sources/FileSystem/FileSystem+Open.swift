@@ -171,13 +171,20 @@ extension FileSystem {
     /// Looks at journal and catalog anew for a file whose content is not where it was; false when there is nothing
     /// new to be had for this inode.
     func reload(_ inode: Inode) throws(FileError) -> Bool {
-        let isQuiet = inode.state.withLock { $0.revision == $0.recorded && !$0.isDetached }
-        guard isQuiet else { return try reloadBelow(inode) }
-        return try knowingName(of: inode) { () throws(FileError) in try reloadName(inode) }
+        if inode.state.withLock({ $0.isQuiet && !$0.isDetached }) {
+            let isNew = try knowingName(of: inode) { () throws(FileError) in try reloadName(inode) }
+            if let isNew { return isNew }
+            _ = try reloadBelow(inode)
+            return true
+        }
+        return try reloadBelow(inode)
     }
 
-    private func reloadName(_ inode: Inode) throws(FileError) -> Bool {
-        try namespace.shared { () throws(FileError) in
+    /// Nil when the file was written to, opened for changes or completed meanwhile.
+    private func reloadName(_ inode: Inode) throws(FileError) -> Bool? {
+        try namespace.shared { () throws(FileError) -> Bool? in
+            // Before the journal is read: it has all that was written until then.
+            guard let look = inode.look else { return nil }
             guard let path = table.path(of: inode.number) else { return false }
             switch try presence(path) {
             case .absent, .link: return false
@@ -188,12 +195,12 @@ extension FileSystem {
                 if !generation.isSealed, content.staging == nil {
                     content.staging = try staging(of: generation.id, creating: true)
                 }
-                return inode.replace(content, isWritable: !generation.isSealed && content.staging != nil)
+                return inode.replace(content, isOpen: !generation.isSealed, since: look)
             case .remote(let entry, let attributes):
                 let attributes = attributes ?? inode.state.withLock { $0.attributes }
                 let known = try recognized(entry, by: inode)
                 guard let version = entry.version, inode.follows(known, attributes, path) else { return false }
-                return inode.replace(.remote(path, version), isWritable: false)
+                return inode.replace(.remote(path, version), isOpen: false, since: look)
             }
         }
     }
@@ -222,21 +229,44 @@ extension FileSystem {
 }
 
 extension Inode {
-    /// Puts the same bytes from another place under a file, unless it was changed meanwhile.
-    fileprivate func replace(_ content: FileContent, isWritable: Bool) -> Bool {
+    /// A moment in which the journal has all that was written to a file.
+    struct Look: Hashable {
+        fileprivate let revision: Int64
+        fileprivate let isWritable: Bool
+    }
+
+    /// The present moment; nil while something is being written, or is not recorded.
+    var look: Look? {
+        state.withLock { $0.isQuiet ? $0.look : nil }
+    }
+
+    /// Puts the same bytes from another place under a file, by a row that is unsealed where `isOpen`.
+    ///
+    /// Nil when it was written to, opened for changes or completed since `look`, after which the journal was read.
+    func replace(_ content: FileContent, isOpen: Bool, since look: Look) -> Bool? {
         state.withLock { state in
-            guard state.revision == state.recorded, state.activeWrites == 0 else { return false }
-            // Read before what is written now was begun.
-            if state.isWritable, !isWritable || content.generation != state.content.generation { return true }
+            guard state.isQuiet, state.look == look else { return nil }
             // The row of a copy says nothing of its bytes before the first of them are recorded.
-            if state.isWritable, state.copied == state.revision { return true }
+            if state.copied == state.revision { return true }
+            // Only who holds `commit` opens it for changes, or completes it: one or the other is under way.
+            if state.isLoaded, state.isWritable != isOpen {
+                if content.generation == state.content.generation { state.content.below = content.below }
+                return true
+            }
+            if state.isWritable, content.generation != state.content.generation { return true }
             state.content = content
             state.isLoaded = true
-            state.isWritable = isWritable
             // Nobody knows what was synced of it.
             state.synced = -1
-            state.syncedEnd = isWritable ? .max : 0
+            state.syncedEnd = state.isWritable ? .max : 0
             return true
         }
     }
+}
+
+extension Inode.State {
+    /// The journal has all that was written.
+    var isQuiet: Bool { revision == recorded && activeWrites == 0 }
+
+    fileprivate var look: Inode.Look { Inode.Look(revision: revision, isWritable: isWritable) }
 }

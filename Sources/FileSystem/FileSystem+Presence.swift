@@ -264,13 +264,16 @@ extension FileSystem {
         _ name: ObjectKey,
         _ path: ObjectKey
     ) -> Bool {
-        // The remote changed: who has the old one open may still write to it.
-        if let known, known.kind == .file, table.path(of: known.number) == path {
-            known.state.withLock { state in
-                if !state.isDetached { state.supersededAt = Inode.SupersededPlace(folder: parent, name: name) }
-            }
-        }
+        if let known, table.path(of: known.number) == path { noteSuperseded(known, parent, name) }
         return table.insert(inode, parent, name, replacing: known)
+    }
+
+    /// The remote changed: another one takes the name of a file, and who has that open may still write to it.
+    func noteSuperseded(_ known: Inode?, _ parent: InodeNumber, _ name: ObjectKey) {
+        guard let known, known.kind == .file else { return }
+        known.state.withLock { state in
+            if !state.isDetached { state.supersededAt = Inode.SupersededPlace(folder: parent, name: name) }
+        }
     }
 
     func status(of inode: Inode) -> InodeStatus {

@@ -204,12 +204,8 @@ extension FileSystem {
             let original = isFree ? nil : path
             do throws(JournalError) {
                 let node = try beginRow(of: whole, at: name, original, attributes, met, now)
-                let place = Inode.SupersededPlace(folder: folder.number, name: name.name)
-                if let other = table.child(folder.number, name.name), other !== inode, other.kind == .file {
-                    other.state.withLock { state in
-                        if !state.isDetached { state.supersededAt = place }
-                    }
-                }
+                let other = table.child(folder.number, name.name)
+                if other !== inode { noteSuperseded(other, folder.number, name.name) }
                 table.place(inode, folder.number, name.name)
                 touchFolder(folder)
                 return (node, Inode.SupersededPlace(folder: folder.number, name: path.name))
@@ -287,8 +283,9 @@ extension FileSystem {
             isGone = try journal.giveUpCopy(node, generation, at: name)
         }
         inode.state.withLock { state in
-            state.copied = nil
+            // Otherwise it is one until it is completed: its row says nothing of its bytes yet.
             guard isGone else { return }
+            state.copied = nil
             state.supersededAt = place
             guard state.content.generation == generation, case .content(let older) = state.content.below else { return }
             state.node = nil

@@ -137,7 +137,12 @@ extension FileSystem {
             if state.isWritable, let id = state.content.generation { return try openStaging(inode, id) }
             if let node = try beginGeneration(inode, replacing) {
                 guard let generation = node.generation else { throw .stale }
-                return try adopt(generation, of: node, for: inode, replacing: inode.state.withLock { $0.content })
+                do throws(FileError) {
+                    return try adopt(generation, of: node, for: inode, replacing: inode.state.withLock { $0.content })
+                } catch {
+                    giveUp(generation, of: node)
+                    throw error
+                }
             }
             // Others have its name.
             guard let whole else { throw .stale }
@@ -259,6 +264,24 @@ extension FileSystem {
             state.failure = Inode.SyncFailure(generation: generation.id, isOfData: true)
         }
         if state.handles > 0 { noteOpen(inode, node.id, &state) }
+    }
+
+    /// Completes what was opened for changes as it was, as it cannot be opened here and no close would complete it.
+    private func giveUp(_ generation: Generation, of node: JournalNode) {
+        do throws(JournalError) {
+            let checksums = generation.isReopened ? try journal.checksums(of: generation.id) : ChecksumList()
+            try journal.seal(
+                node.id,
+                generation.id,
+                content: generation.content,
+                modified: nil,
+                isUnchanged: true,
+                checksums: checksums
+            )
+            onChange()
+        } catch {
+            Log.error("mount", "\(node.path) counts as open until the next mount: \(error)")
+        }
     }
 
     private func openStaging(_ inode: Inode, _ id: GenerationID) throws(FileError) {

@@ -4,6 +4,7 @@
 import Base
 import BlockCache
 import Catalog
+import Database
 import FileSystem
 import Glibc
 import Journal
@@ -189,6 +190,12 @@ final class Volume {
             }
         }
         return result ?? []
+    }
+
+    /// Changes the journal's tables, so that some changes of rows fail, or do not any more.
+    func alter(_ sql: String) throws {
+        let database = try Database(path: "\(journal.directory)/journal.sqlite")
+        try database.read { connection throws(DatabaseError) in try connection.script(sql) }
     }
 
     func put(_ path: String, _ bytes: [UInt8]) throws {

@@ -87,6 +87,37 @@ import Testing
         #expect(try volume.content(copy.string) == [1, 7, 3])
     }
 
+    /// Something else was done with the copy, which stays therefore, but could not be completed at first.
+    @Test func aCopyThatCouldNotBeCompletedKeepsItsBytes() throws {
+        try volume.put("other", [9])
+        let handle = try superseded("a")
+        let copy = try touchCopy(handle)
+        let number = try volume.number(copy.string)
+        _ = try volume.files.setAttributes(number, AttributeChanges(permissions: 0o600), size: nil)
+        try volume.alter("CREATE UNIQUE INDEX failing ON node (is_open)")
+        #expect(throws: FileError.self) { try volume.files.flush(handle) }
+        try volume.alter("DROP INDEX failing")
+        #expect(try volume.files.reload(handle.inode))
+        #expect(try volume.read(handle, ByteRange(0, 3)) == old)
+        try volume.close(handle)
+        #expect(try volume.content(copy.string) == old)
+    }
+
+    /// Others removed it, and somebody makes a file of its name here, which both go on.
+    @Test func aNewFileOfItsNameIsAnother() throws {
+        volume.store.set("a", old)
+        let handle = try volume.open("a", write: true)
+        #expect(try volume.read(handle, ByteRange(0, 3)) == old)
+        volume.store.remove("a")
+        #expect(throws: FileError.noEntry) { try volume.number("a") }
+        let new = try volume.create("a")
+        try volume.write(new, [5], at: 0)
+        try volume.write(handle, [7], at: 0)
+        for handle in [handle, new] { try volume.close(handle) }
+        let conflict = try #require(try volume.journal.conflicts().first)
+        #expect(try volume.content(conflict.copy.string) == [7, 2, 3] && volume.content("a") == [5])
+    }
+
     @Test(arguments: ["rename", "chmod", "link"]) func whatElseIsDoneWithItStays(what: String) throws {
         let handle = try superseded("a")
         let copy = try touchCopy(handle)

@@ -2,7 +2,6 @@
 // Copyright the Moorage authors
 
 import Base
-import Database
 import FileSystem
 import Journal
 import Testing
@@ -13,13 +12,8 @@ import Testing
 
     init() throws { volume = try Volume(metadataAge: 3600) }
 
-    private func alter(_ sql: String) throws {
-        let database = try Database(path: "\(volume.journal.directory)/journal.sqlite")
-        try database.read { connection throws(DatabaseError) in try connection.script(sql) }
-    }
-
     /// Two closed files are one too many.
-    private func failSeals() throws { try alter("CREATE UNIQUE INDEX failing ON node (is_open)") }
+    private func failSeals() throws { try volume.alter("CREATE UNIQUE INDEX failing ON node (is_open)") }
 
     /// A file that could not be completed.
     private func leave(_ path: String, _ bytes: [UInt8]) throws -> InodeNumber {
@@ -40,7 +34,7 @@ import Testing
         let number = try leave("a", [1, 2, 3])
         volume.files.maintain()
         #expect(try volume.journal.node(at: ObjectKey("a"))?.isOpen == true)
-        try alter("DROP INDEX failing")
+        try volume.alter("DROP INDEX failing")
         // The kernel needs the memory, also for very many others: what was written is known to nobody else yet.
         volume.files.forget(number, count: 2)
         for index in 0...4096 { volume.files.forget(try volume.number("f\(index)"), count: 1) }
@@ -54,7 +48,7 @@ import Testing
     @Test func itIsFollowedToAnotherName() throws {
         _ = try leave("a", [1, 2, 3])
         try volume.rename("a", "b")
-        try alter("DROP INDEX failing")
+        try volume.alter("DROP INDEX failing")
         volume.files.maintain()
         #expect(try volume.journal.node(at: ObjectKey("b"))?.isOpen == false)
         #expect(try volume.content("b") == [1, 2, 3])
@@ -62,7 +56,7 @@ import Testing
 
     @Test func whoWritesToItAgainCompletesIt() throws {
         _ = try leave("a", [1, 2, 3])
-        try alter("DROP INDEX failing")
+        try volume.alter("DROP INDEX failing")
         let handle = try volume.open("a", write: true)
         try volume.write(handle, [4], at: 3)
         volume.files.maintain()
@@ -75,7 +69,7 @@ import Testing
 
     @Test func whatIsRemovedIsForgotten() throws {
         _ = try leave("a", [1, 2, 3])
-        try alter("DROP INDEX failing")
+        try volume.alter("DROP INDEX failing")
         try volume.unlink("a")
         volume.files.maintain()
         #expect(try volume.journal.node(at: ObjectKey("a")) == nil)
