@@ -214,7 +214,9 @@ extension FileSystem {
                 switch now {
                 case .row(let now) where now.sequence != node.sequence:
                     return inode(for: now, parent, name, isNewest: true)
-                case .remote(let entry, let attributes?): return inode(for: entry, attributes, node.path, parent, name)
+                case .remote(let entry, let attributes?):
+                    return inode(for: entry, attributes, node.path, parent, name, isNewest: true)
+                case .absent: return nil
                 default: break
                 }
             }
@@ -231,7 +233,8 @@ extension FileSystem {
         _ attributes: FileAttributes,
         _ path: ObjectKey,
         _ parent: InodeNumber,
-        _ name: ObjectKey
+        _ name: ObjectKey,
+        isNewest: Bool = false
     ) -> Inode? {
         let kind = attributes.inodeKind
         for _ in 0..<Self.attempts {
@@ -243,8 +246,13 @@ extension FileSystem {
                     return known
                 }
             }
-            // A write may have begun since the journal was looked at: the file is not to lose its name to what it was.
+            // A write may have begun since this was read, and have been sent: the file is not to lose its name to what it was.
             if let row = try? journal.node(at: path) { return inode(for: row, parent, name) }
+            if known != nil, !isNewest, case .remote(let now, let attributes)? = try? presence(path),
+                now.version != entry.version
+            {
+                return attributes.flatMap { self.inode(for: now, $0, path, parent, name, isNewest: true) }
+            }
             let inode = table.make(kind, attributes)
             inode.show(entry, attributes, path)
             if replace(known, by: inode, parent, name, path) { return inode }

@@ -152,6 +152,21 @@ import Testing
         try volume.close(handle)
     }
 
+    /// Who looks a name up has read what was there before a file was written, sent, and its row gone again.
+    @Test func aNameIsNotTakenFromAFileByWhatWasThereBefore() throws {
+        volume.store.set("a", [1, 2, 3], mode: 0o100_600)
+        let number = try volume.number("a")
+        let before = try volume.files.presence(path)
+        let handle = try volume.open("a", write: true)
+        try volume.write(handle, [9], at: 1)
+        try volume.files.flush(handle)
+        try volume.upload(try #require(try volume.journal.node(at: path)), [1, 9, 3])
+        #expect(volume.files.present(before, Volume.root, path, path)?.number == number)
+        try volume.write(handle, [8], at: 2)
+        try volume.close(handle)
+        #expect(try volume.content("a") == [1, 9, 8] && volume.journal.conflicts().isEmpty)
+    }
+
     /// A change that cannot begin leaves a file as it is, and complete.
     @Test(arguments: [false, true]) func whatCannotBeOpenedForChangesIsNotOpen(hasRow: Bool) throws {
         volume.store.set("a", [1, 2, 3], mode: 0o100_600)
