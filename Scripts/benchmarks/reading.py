@@ -393,9 +393,12 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default=",".join(Bench.GROUPS))
     arguments = parser.parse_args()
+    groups = arguments.only.split(",")
+    if unknown := set(groups) - set(Bench.GROUPS):
+        parser.error(f"no such groups: {', '.join(sorted(unknown))}; there are {', '.join(Bench.GROUPS)}")
     bench = Bench(arguments)
     try:
-        is_good = bench.measure(arguments.rounds, arguments.only.split(","))
+        is_good = bench.measure(arguments.rounds, groups)
     finally:
         bench.server.stop()
     describe_machine(arguments.rounds, SCALE)

@@ -230,9 +230,12 @@ def main():
     parser.add_argument("--slow-rounds", type=int, default=1)
     parser.add_argument("--only", default=",".join(Bench.GROUPS))
     arguments = parser.parse_args()
+    groups = arguments.only.split(",")
+    if unknown := set(groups) - set(Bench.GROUPS):
+        parser.error(f"no such groups: {', '.join(sorted(unknown))}; there are {', '.join(Bench.GROUPS)}")
     bench = Bench(arguments)
     try:
-        bench.measure(arguments.rounds, arguments.only.split(","))
+        bench.measure(arguments.rounds, groups)
     finally:
         bench.server.stop()
     describe_machine(arguments.rounds, SCALE)
